@@ -1,0 +1,33 @@
+"""Request ids: UUIDv7, so that they sort by time of admission."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+
+from weighbridge.config.clock import Clock, SystemClock
+
+
+class IdFactory:
+    """Makes UUIDv7 texts (RFC 9562) that never repeat and never go back within one process.
+
+    The 12 bits after the millisecond count up inside it; when they run out, the millisecond is carried on, so
+    a burst stays ordered.
+    """
+
+    def __init__(self, clock: Clock | None = None, random_bytes: Callable[[int], bytes] = os.urandom) -> None:
+        self._clock: Clock = clock or SystemClock()
+        self._random = random_bytes
+        self._lock = threading.Lock()
+        self._last = 0
+
+    def new(self) -> str:
+        with self._lock:
+            stamp = (self._clock.wall_ns() // 1_000_000) << 12
+            self._last = max(stamp, self._last + 1)
+            ms, count = self._last >> 12, self._last & 0xFFF
+        low = int.from_bytes(self._random(8), "big") & ((1 << 62) - 1)
+        value = (ms & ((1 << 48) - 1)) << 80 | 0x7 << 76 | count << 64 | 0b10 << 62 | low
+        text = f"{value:032x}"
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

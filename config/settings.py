@@ -1,0 +1,238 @@
+"""The settings: environment over one YAML file over the shipped defaults, checked whole before anything starts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, Field, SecretStr, ValidationError, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from weighbridge.config.envsource import CONFIG_VARIABLE, EnvTree, read_env, variable
+from weighbridge.config.legal import AnyPath, is_loopback
+from weighbridge.config.problems import ConfigProblems, Problem, dotted, explain, wrong
+from weighbridge.config.sections import (
+    AdminKey,
+    ApiKey,
+    AuthSettings,
+    CommercialSettings,
+    MaskingSettings,
+    PolicySettings,
+    PoolSettings,
+    ServerSettings,
+    TierSettings,
+    without_absent,
+)
+from weighbridge.config.shape import Step, leaves
+from weighbridge.config.shipped import shipped, shipped_file
+from weighbridge.config.yamlsource import YamlFile, read_yaml
+
+__all__ = [
+    "AdminKey",
+    "ApiKey",
+    "AuthSettings",
+    "CommercialSettings",
+    "MaskingSettings",
+    "PolicySettings",
+    "PoolSettings",
+    "ServerSettings",
+    "Settings",
+    "TierName",
+    "TierSettings",
+    "effective",
+    "load_settings",
+]
+
+TierName = Literal["local-8b", "local-70b"]
+_HIDDEN = "***"
+_layers: ContextVar[tuple[dict[str, Any], ...]] = ContextVar("settings_layers", default=())
+
+
+class _Layer(PydanticBaseSettingsSource):
+    """One layer of settings, already read."""
+
+    def __init__(self, settings_cls: type[BaseSettings], tree: dict[str, Any]) -> None:
+        super().__init__(settings_cls)
+        self._tree = tree
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        return self._tree.get(field_name), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        return dict(self._tree)
+
+
+class Settings(BaseSettings):
+    """Everything a gateway is told. Built by `load_settings`; `Settings()` alone is the shipped defaults."""
+
+    model_config = SettingsConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    server: ServerSettings = Field(default_factory=ServerSettings)
+    auth: AuthSettings = Field(default_factory=AuthSettings)
+    tiers: Annotated[dict[TierName, TierSettings], BeforeValidator(without_absent)] = shipped(
+        "tiers", "The local tiers.", validate_default=True
+    )
+    pool: PoolSettings = Field(default_factory=PoolSettings)
+    commercial: CommercialSettings = Field(default_factory=CommercialSettings)
+    policies: PolicySettings = Field(default_factory=PolicySettings)
+    masking: MaskingSettings = Field(default_factory=MaskingSettings)
+    state_dir: AnyPath = Field(
+        default_factory=lambda: default_state_dir(os.environ),
+        description="Folder of `ledger.sqlite3` (usage records) and `state.sqlite3` (admin changes); made when "
+        "missing. One gateway a folder.",
+        json_schema_extra={"default": "$XDG_STATE_HOME/weighbridge, else ~/.local/state/weighbridge"},
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        # The layers are read by load_settings, which knows the file, line or variable of every value.
+        return (init_settings, *(_Layer(settings_cls, tree) for tree in _layers.get()))
+
+    @model_validator(mode="after")
+    def _safe(self) -> Settings:
+        if not self.tiers:
+            raise wrong("tiers", "at least one local tier is needed")
+        if not self.auth.keys and not is_loopback(self.server.host):
+            raise wrong(
+                "server.host",
+                f"{self.server.host} can be reached from other machines, but auth.keys holds no API key: add one, "
+                "or listen on 127.0.0.1",
+            )
+        return self
+
+
+def default_state_dir(env: Mapping[str, str]) -> Path:
+    """The XDG state folder (a relative XDG_STATE_HOME is ignored, as its specification asks)."""
+    home = env.get("XDG_STATE_HOME", "")
+    base = Path(home) if Path(home).is_absolute() else Path(env.get("HOME") or "~") / ".local/state"
+    return base / "weighbridge"
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A layer and how its places are called in a message."""
+
+    tree: Mapping[str, Any]
+    problem: Callable[[Sequence[Step], str], Problem]
+
+
+def load_settings(
+    path: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> Settings:
+    """Read and check the settings.
+
+    Args:
+        path: the YAML file; None takes `WEIGHBRIDGE_CONFIG`, and without that there is no file.
+        env: the environment; None is this process's own.
+        overrides: nested values that go over everything, such as command line options.
+
+    Raises:
+        ConfigProblems: a ConfigError with every problem found, one line each.
+    """
+    env = os.environ if env is None else env
+    if path is None and env.get(CONFIG_VARIABLE):
+        path = Path(env[CONFIG_VARIABLE])
+    file = YamlFile("settings", {}, {(): 1}) if path is None else read_yaml(path)
+    variables = read_env(Settings, env)
+    command = dict(overrides or {})
+    problems = [*variables.problems, *_secrets_in(file)]
+    trees = _as_layers(file, variables, env)
+    token = _layers.set(trees)
+    try:
+        settings = Settings(**command)
+    except ValidationError as exc:
+        sources = [
+            _Source(command, lambda at, why: Problem("command line", None, dotted(at), why)),
+            _Source(variables.tree, variables.problem),
+            _Source(file.data, file.problem),
+            _Source(shipped_file().data, shipped_file().problem),
+        ]
+        problems += [_located(sources, at, why) for at, why in explain(Settings, exc.errors())]
+    finally:
+        _layers.reset(token)
+    if problems:
+        raise ConfigProblems(sorted(set(problems), key=lambda p: (p.file, p.line or 0, p.field, p.message)))
+    return settings
+
+
+def _as_layers(file: YamlFile, variables: EnvTree, env: Mapping[str, str]) -> tuple[dict[str, Any], ...]:
+    # A section whose lines are all commented out is null in YAML; it says nothing.
+    written = {key: value for key, value in file.data.items() if value is not None}
+    shipped_tree = {**shipped_file().data, "state_dir": str(default_state_dir(env))}
+    return (variables.tree, written, shipped_tree)
+
+
+def _secrets_in(file: YamlFile) -> list[Problem]:
+    problems = []
+    for leaf in leaves(Settings):
+        if leaf.slot.type is not SecretStr:
+            continue
+        section, name = leaf.path
+        held = file.data.get(section)
+        if isinstance(held, dict) and held.get(name) is not None:
+            message = (
+                f"a secret must not stand in this file: use {variable(leaf.path)} or {section}.{name}_file"
+            )
+            problems.append(file.problem(leaf.path, message))
+    return problems
+
+
+def _located(sources: Sequence[_Source], at: tuple[Step, ...], message: str) -> Problem:
+    """The problem, put where the value came from: the uppermost layer that holds it or, failing that, its parent.
+
+    The shipped defaults come last of all: they are right by themselves, so it is what stands over them that is not.
+    """
+    *given, defaults = sources
+    for length in range(len(at), 0, -1):
+        for source in given:
+            if _holds(source.tree, at[:length]):
+                return source.problem(at, message)
+    return defaults.problem(at, message)
+
+
+def _holds(tree: Any, path: Sequence[Step]) -> bool:
+    for step in path:
+        try:
+            tree = tree[step]
+        except (KeyError, IndexError, TypeError):
+            return False
+    return True
+
+
+def effective(settings: Settings) -> dict[str, Any]:
+    """The settings in force as plain data for printing, with secrets and key hashes hidden."""
+    shown: dict[str, Any] = _shown(settings)
+    return shown
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        fields = type(value).model_fields
+        return {
+            name: _HIDDEN if _is_hidden(fields[name]) else _shown(getattr(value, name)) for name in fields
+        }
+    if isinstance(value, Mapping):
+        return {str(key): _shown(held) for key, held in value.items()}
+    if isinstance(value, list | tuple):
+        return [_shown(held) for held in value]
+    if isinstance(value, SecretStr):
+        return _HIDDEN
+    return str(value) if isinstance(value, Path) else value
+
+
+def _is_hidden(field: FieldInfo) -> bool:
+    return isinstance(field.json_schema_extra, dict) and bool(field.json_schema_extra.get("hidden"))

@@ -1,0 +1,1 @@
+"""Metrics, the usage ledger and the log set-up."""

@@ -1,0 +1,138 @@
+"""The usage ledger: exactly one record for every admitted request, in a SQLite spool that survives kill -9."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from weighbridge.config.clock import Clock
+from weighbridge.observability.ledger_inbox import Row, prepare
+from weighbridge.observability.ledger_schema import MIGRATIONS, recover
+from weighbridge.observability.ledger_writer import LedgerUnavailable, LedgerWriter
+from weighbridge.observability.records import Attempt, Completion, Egress, Intent, Progress
+from weighbridge.observability.spool_lock import SpoolBusy, SpoolLock
+from weighbridge.observability.sqlite_file import DatabaseUnusable, open_database, transaction
+
+if TYPE_CHECKING:
+    from weighbridge.observability.metrics import Metrics
+
+__all__ = ["DatabaseUnusable", "Ledger", "LedgerUnavailable", "SpoolBusy"]
+
+log = logging.getLogger("weighbridge.ledger")
+
+
+class Ledger:
+    """The spool, held open by one gateway.
+
+    Rows are written in the order they were handed over, many in one commit, by one thread. A future resolves when
+    its row survives the death of this process; it fails with LedgerUnavailable when the disk does not take the
+    row. A usage row that failed so is kept and written later; whoever serves locally goes on. Futures belong to
+    the running loop; one that nobody waits for makes no noise.
+    """
+
+    def __init__(self, lock: SpoolLock, writer: LedgerWriter, recovered: int) -> None:
+        self._lock = lock
+        self._writer = writer
+        self.recovered = recovered
+        """Requests the last gateway left open; they are `lost` now."""
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        *,
+        clock: Clock,
+        max_pending: int = 100_000,
+        retry_s: float = 0.5,
+        metrics: Metrics | None = None,
+    ) -> Ledger:
+        """Open the spool at `path`, create it if need be, and close what a dead gateway left open as `lost`.
+
+        Args:
+            max_pending: rows kept in memory at most while the disk refuses them; then the oldest are dropped.
+            retry_s: seconds between tries to write again while nothing new comes in.
+            metrics: counts rows at risk and rows dropped.
+
+        Raises:
+            SpoolBusy: another gateway has it open.
+            DatabaseUnusable: it cannot be opened, is not a ledger, or is newer than this program.
+        """
+        lock = SpoolLock.take(path)
+        try:
+            conn = open_database(path, MIGRATIONS, synchronous="NORMAL")
+            try:
+                with transaction(conn):
+                    recovered = recover(conn, clock.wall_ns())
+                prepare(conn)
+            except sqlite3.Error as exc:
+                conn.close()
+                raise DatabaseUnusable(f"{path}: cannot be written ({exc})") from exc
+        except BaseException:
+            lock.release()
+            raise
+        if recovered:
+            log.warning("%d requests were left open by the last gateway and are recorded as lost", recovered)
+        return cls(
+            lock, LedgerWriter(conn, max_pending=max_pending, retry_s=retry_s, metrics=metrics), recovered
+        )
+
+    def intent(self, row: Intent) -> asyncio.Future[None]:
+        """Record that a request was admitted and decided. The first intent of a request counts."""
+        return self._hand_over(row)
+
+    def progress(self, row: Progress) -> None:
+        """Note how far an answer has come, for the case that this process dies. Nobody waits for it."""
+        self._writer.put(row, None)
+
+    def attempt(self, row: Attempt) -> asyncio.Future[None]:
+        """Record one backend tried. The first row of a request and number counts."""
+        return self._hand_over(row)
+
+    def completion(self, row: Completion) -> asyncio.Future[None]:
+        """Record how a request ended. The first completion of a request counts."""
+        return self._hand_over(row)
+
+    async def record_egress(self, row: Egress) -> None:
+        """Put an outward request on the disk itself (fsync) before it is made.
+
+        Raises:
+            LedgerUnavailable: it is not there, and never will be: send nothing.
+        """
+        await self._hand_over(row)
+
+    @property
+    def healthy(self) -> bool:
+        """False from a failed commit to the next one that works, and once closed."""
+        return self._writer.healthy
+
+    @property
+    def backlog(self) -> int:
+        """Rows in memory that the disk has refused so far."""
+        return self._writer.backlog_size()
+
+    async def close(self, timeout_s: float = 30.0) -> None:
+        """Write what was handed over, close the file, let others have it. Idempotent.
+
+        Rows handed over later are refused. After `timeout_s` seconds with a disk that hangs it gives up waiting.
+        """
+        self._writer.stop()
+        self._closed(await asyncio.to_thread(self._writer.join, timeout_s))
+
+    def close_sync(self, timeout_s: float = 30.0) -> None:
+        """`close` for where no loop runs."""
+        self._writer.stop()
+        self._closed(self._writer.join(timeout_s))
+
+    def _closed(self, ended: bool) -> None:
+        if ended:
+            self._lock.release()
+        else:
+            log.error("the ledger's disk hangs; closing without it")
+
+    def _hand_over(self, row: Row) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._writer.put(row, future)
+        return future

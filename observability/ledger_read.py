@@ -1,0 +1,56 @@
+"""Reading the ledger, beside a gateway that writes it or after one that died."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+_FLAGS = ("stream", "tokens_exact")
+_JSON = ("reasons", "entities")
+
+
+def open_readonly(path: Path) -> sqlite3.Connection:
+    """A connection that cannot write.
+
+    Raises:
+        sqlite3.OperationalError: there is no such file.
+    """
+    conn = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True, isolation_level=None)
+    conn.row_factory = sqlite3.Row
+    return conn
+
+
+def requests(conn: sqlite3.Connection, request_id: str | None = None) -> list[dict[str, Any]]:
+    """Request records in order of admission, or the one of `request_id`.
+
+    `outcome` is None while a request is under way. `road_decided` is the first decision, `road` what served.
+    """
+    return _rows(conn, "SELECT * FROM requests", request_id, "request_id")
+
+
+def attempts(conn: sqlite3.Connection, request_id: str | None = None) -> list[dict[str, Any]]:
+    """The backends tried, in order; of one request or of all."""
+    return _rows(conn, "SELECT * FROM attempts", request_id, "request_id, n")
+
+
+def egress(conn: sqlite3.Connection, request_id: str | None = None) -> list[dict[str, Any]]:
+    """What was sent outwards, in order of its ids; for one request or for all."""
+    return _rows(conn, "SELECT * FROM egress", request_id, "egress_id")
+
+
+def _rows(conn: sqlite3.Connection, select: str, request_id: str | None, order: str) -> list[dict[str, Any]]:
+    where, values = ("", ()) if request_id is None else (" WHERE request_id = ?", (request_id,))
+    return [_row(row) for row in conn.execute(f"{select}{where} ORDER BY {order}", values)]
+
+
+def _row(row: sqlite3.Row) -> dict[str, Any]:
+    values = dict(row)
+    for name in values.keys() & set(_FLAGS):
+        values[name] = None if values[name] is None else bool(values[name])
+    for name in values.keys() & set(_JSON):
+        values[name] = None if values[name] is None else msgspec.json.decode(values[name])
+    return values

@@ -1,0 +1,71 @@
+"""The ledger's tables, and how a dead gateway's open requests are closed."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
+    (
+        # Columns are nullable but for the keys: a request whose intent was lost still gets its completion.
+        """CREATE TABLE requests (
+            request_id TEXT PRIMARY KEY NOT NULL,
+            admitted_ns INTEGER, tenant TEXT, key_id TEXT, model_requested TEXT, stream INTEGER,
+            road_decided TEXT, score REAL, task TEXT, policy_version TEXT, calibration_version TEXT, reasons TEXT,
+            ended_ns INTEGER, outcome TEXT, status INTEGER, road TEXT, attempts INTEGER,
+            prompt_tokens INTEGER, cached_tokens INTEGER, completion_tokens INTEGER, tokens_exact INTEGER,
+            queue_ms REAL, ttft_ms REAL, total_ms REAL, error_code TEXT
+        ) WITHOUT ROWID""",
+        # Finds what a dead gateway left open without reading the whole history.
+        "CREATE INDEX requests_open ON requests (request_id) WHERE outcome IS NULL",
+        """CREATE TABLE attempts (
+            request_id TEXT NOT NULL, n INTEGER NOT NULL,
+            road TEXT, started_ns INTEGER, ended_ns INTEGER, outcome TEXT,
+            prompt_tokens INTEGER, cached_tokens INTEGER, completion_tokens INTEGER,
+            queue_ms REAL, egress_id TEXT,
+            PRIMARY KEY (request_id, n)
+        ) WITHOUT ROWID""",
+        """CREATE TABLE egress (
+            egress_id TEXT PRIMARY KEY NOT NULL, request_id TEXT NOT NULL, attempt INTEGER NOT NULL,
+            at_ns INTEGER NOT NULL, endpoint TEXT NOT NULL, reason TEXT NOT NULL,
+            body_hash TEXT NOT NULL, body_bytes INTEGER NOT NULL, entities TEXT NOT NULL,
+            policy_version TEXT NOT NULL, detector_version TEXT NOT NULL
+        ) WITHOUT ROWID""",
+        "CREATE INDEX egress_by_request ON egress (request_id, attempt)",
+        # Written to find out whether a broken disk takes writes again.
+        "CREATE TABLE probe (id INTEGER PRIMARY KEY CHECK (id = 1), tried INTEGER NOT NULL)",
+    ),
+)
+
+PROBE: Final = "INSERT INTO probe VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET tried = tried + 1"
+
+# The road of a lost request: outwards if bytes may have left in an attempt that has no row yet, else the last
+# road that has one, else the road decided on.
+_RECOVER = """
+UPDATE requests SET
+    outcome = 'lost', ended_ns = ?, status = 0, error_code = 'gateway_died', tokens_exact = 0,
+    prompt_tokens = coalesce(prompt_tokens, 0), completion_tokens = coalesce(completion_tokens, 0),
+    cached_tokens = 0,
+    attempts = max(
+        (SELECT coalesce(max(n), 0) FROM attempts AS a WHERE a.request_id = requests.request_id),
+        (SELECT coalesce(max(attempt), 0) FROM egress AS e WHERE e.request_id = requests.request_id)
+    ),
+    road = CASE WHEN
+        (SELECT coalesce(max(attempt), 0) FROM egress AS e WHERE e.request_id = requests.request_id)
+        > (SELECT coalesce(max(n), 0) FROM attempts AS a WHERE a.request_id = requests.request_id)
+        THEN 'commercial'
+        ELSE coalesce(
+            (SELECT road FROM attempts AS a WHERE a.request_id = requests.request_id ORDER BY n DESC LIMIT 1),
+            road_decided, ''
+        ) END
+WHERE outcome IS NULL
+"""
+
+
+def recover(conn: sqlite3.Connection, now_ns: int) -> int:
+    """Close every request a dead gateway left open as `lost`, with the tokens of its last progress row.
+
+    Times that nobody knows (queue, first byte, total) stay NULL; `ended_ns` is `now_ns`, the recovery.
+    Returns how many there were.
+    """
+    return conn.execute(_RECOVER, (now_ns,)).rowcount

@@ -1,0 +1,270 @@
+"""The thread that owns the ledger's connection and commits rows in groups."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import queue
+import sqlite3
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from weighbridge.observability import ledger_inbox
+from weighbridge.observability.ledger_backlog import Backlog, Key, UsageRow, key_of
+from weighbridge.observability.ledger_inbox import Row
+from weighbridge.observability.ledger_schema import PROBE
+from weighbridge.observability.records import Egress, Intent, Progress
+from weighbridge.observability.sqlite_file import transaction
+
+if TYPE_CHECKING:
+    from weighbridge.observability.metrics import Metrics
+
+log = logging.getLogger("weighbridge.ledger")
+
+Op = tuple[Row, "asyncio.Future[None] | None"]
+
+GROUP = 500
+"""Rows one commit takes from the queue at most, and as many again from the backlog."""
+
+
+class LedgerUnavailable(Exception):
+    """The row is not on disk. A usage row waits in memory for the disk; an egress row is given up."""
+
+
+class LedgerWriter:
+    """Takes rows from any thread, writes them from its own.
+
+    Args:
+        conn: an open connection; the writer closes it.
+        max_pending: rows held at most in the queue, and again in the backlog.
+        retry_s: seconds between tries while the disk refuses and nothing new comes in.
+    """
+
+    def __init__(
+        self, conn: sqlite3.Connection, *, max_pending: int, retry_s: float, metrics: Metrics | None
+    ) -> None:
+        self._conn = conn
+        self._max_pending = max_pending
+        self._retry_s = retry_s
+        self._metrics = metrics
+        self._queue: queue.SimpleQueue[Op | None] = queue.SimpleQueue()
+        self._backlog = Backlog(max_pending)
+        self._closing = False
+        self._told_to_stop = False
+        self._full_sync = False
+        self.healthy = True
+        if metrics is not None:
+            metrics.ledger_healthy.set(1)
+        self._thread = threading.Thread(target=self._run, name="weighbridge-ledger", daemon=True)
+        self._thread.start()
+
+    # ---- called from the event loop ----
+
+    def put(self, row: Row, future: asyncio.Future[None] | None) -> None:
+        """Hand a row over. Never blocks. `future` belongs to the calling loop and tells when it is durable."""
+        if self._closing:
+            self._count_dropped(type(row) is not Progress and type(row) is not Egress)
+            _settle((), (future,) if future else (), "the ledger is closed")
+            return
+        if self._queue.qsize() >= self._max_pending:
+            self._drop_oldest()
+        self._queue.put((row, future))
+
+    def backlog_size(self) -> int:
+        return len(self._backlog)
+
+    def stop(self) -> None:
+        """Write what was handed over, then end. Idempotent; `join` waits for it."""
+        if not self._closing:
+            self._closing = True
+            self._queue.put(None)
+
+    def join(self, timeout_s: float) -> bool:
+        """True when the thread has ended within `timeout_s`."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _drop_oldest(self) -> None:
+        # Only a disk that hangs, rather than fails, gets here: the thread sits in a call and takes nothing.
+        with contextlib.suppress(queue.Empty):
+            oldest = self._queue.get_nowait()
+            if oldest is not None:
+                row, future = oldest
+                self._count_dropped(type(row) is not Progress and type(row) is not Egress)
+                _wake((), (future,) if future else (), "the ledger's queue is full")
+
+    # ---- the thread ----
+
+    def _run(self) -> None:
+        while not (self._told_to_stop and self._queue.empty() and not (self.healthy and len(self._backlog))):
+            ops: list[Op] = []
+            try:
+                self._take(ops)
+                self._write(ops)
+            except Exception as exc:
+                # Nothing may end this thread: callers would wait for ever.
+                with contextlib.suppress(Exception):
+                    self._rescue(ops, exc)
+        self._finish()
+
+    def _take(self, ops: list[Op]) -> None:
+        """Wait for rows, then take all that are there, up to a group."""
+        wait: float | None = None
+        if self._told_to_stop or (self.healthy and len(self._backlog)):
+            wait = 0.0
+        elif not self.healthy:
+            wait = self._retry_s
+        with contextlib.suppress(queue.Empty):
+            op = self._queue.get(timeout=wait)
+            while True:
+                if op is None:
+                    self._told_to_stop = True
+                else:
+                    ops.append(op)
+                if len(ops) >= GROUP:
+                    return
+                op = self._queue.get_nowait()
+
+    def _write(self, ops: Sequence[Op]) -> None:
+        # While the disk refuses, new rows are tried by themselves: cheap to fail, and they find out when it is back.
+        backlog = self._backlog.first(GROUP) if self.healthy or not ops else {}
+        rows, egress = self._merge(ops, backlog)
+        if not rows and not egress and self.healthy:
+            return
+        try:
+            refused = self._store([*rows.values(), *egress], full_sync=bool(egress))
+        except Exception as exc:
+            self._keep(rows, exc)
+            _wake((), [future for _, future in ops if future], "the ledger's disk does not take rows")
+            return
+        self._backlog.discard(rows)
+        self._mark_healthy()
+        self._count_dropped(sum(type(row) not in (Egress, Progress) for row in refused))
+        bad = set(map(id, refused))
+        good = [f for row, f in ops if f and id(row) not in bad] if bad else [f for _, f in ops if f]
+        _wake(good, [f for row, f in ops if f and id(row) in bad], "the ledger cannot hold this row")
+
+    def _merge(
+        self, ops: Sequence[Op], backlog: dict[Key, UsageRow]
+    ) -> tuple[dict[Key, UsageRow], list[Egress]]:
+        rows, egress = backlog, []
+        waiting = len(self._backlog) > 0
+        for row, future in ops:
+            if isinstance(row, Egress):
+                if future is None or future.cancelled():
+                    continue  # whoever wanted to send is gone, and nothing left
+                egress.append(row)
+                key: Key = (Intent, row.request_id, 0)
+                intent = self._backlog.get(key)
+                if intent is not None:  # no egress row on disk without its request
+                    rows[key] = intent
+                continue
+            key = key_of(row)
+            if type(row) is Progress:
+                rows[key] = row
+            else:
+                rows.setdefault(key, (waiting and self._backlog.get(key)) or row)
+        return rows, egress
+
+    def _store(self, rows: Sequence[Row], *, full_sync: bool) -> list[Row]:
+        """Commit `rows` in one transaction.
+
+        Returns the rows that no table can hold; they must not keep the others off the disk.
+
+        Raises:
+            sqlite3.Error: the disk refused; nothing was written.
+        """
+        self._synchronise(full=full_sync)
+        if not self.healthy:
+            self._conn.execute(PROBE)
+        try:
+            ledger_inbox.put(self._conn, rows)
+            return []
+        except Exception as exc:
+            if _disk(exc):
+                raise
+        refused: list[Row] = []
+        with transaction(self._conn):
+            for row in rows:
+                try:
+                    ledger_inbox.put(self._conn, (row,))
+                except Exception as exc:
+                    if _disk(exc):
+                        raise
+                    log.error("the ledger cannot hold a %s row: %s", type(row).__name__, type(exc).__name__)
+                    refused.append(row)
+        return refused
+
+    def _synchronise(self, *, full: bool) -> None:
+        """What leaves must be on the disk itself; the rest need only survive this process."""
+        if full != self._full_sync:
+            self._conn.execute(f"PRAGMA synchronous={'FULL' if full else 'NORMAL'}")
+            self._full_sync = full
+
+    def _keep(self, rows: dict[Key, UsageRow], exc: Exception) -> None:
+        if self.healthy:
+            log.error("the ledger cannot write (%s); rows wait in memory", type(exc).__name__)
+        self.healthy = False
+        at_risk, dropped = self._backlog.add(rows)
+        self._count_dropped(dropped)
+        if self._metrics is not None:
+            self._metrics.ledger_healthy.set(0)
+            self._metrics.records_at_risk_total.inc(at_risk)
+
+    def _rescue(self, ops: Sequence[Op], exc: Exception) -> None:
+        """A fault in this file rather than in the disk: keep the rows, tell the callers, go on."""
+        log.error("the ledger writer met an unexpected %s and goes on", type(exc).__name__)
+        _wake((), [future for _, future in ops if future], "the ledger met a fault")
+        self._keep({key_of(row): row for row, _ in ops if not isinstance(row, Egress)}, exc)
+
+    def _mark_healthy(self) -> None:
+        if self.healthy:
+            return
+        self.healthy = True
+        log.warning("the ledger writes again; %d rows wait in memory", len(self._backlog))
+        if self._metrics is not None:
+            self._metrics.ledger_healthy.set(1)
+
+    def _count_dropped(self, count: int) -> None:
+        if count and self._metrics is not None:
+            self._metrics.records_dropped_total.inc(count)
+
+    def _finish(self) -> None:
+        left = len(self._backlog)
+        if left:
+            log.error("the ledger closes with %d rows that never reached the disk", left)
+            self._count_dropped(left)
+        self.healthy = False
+        with contextlib.suppress(sqlite3.Error):
+            self._conn.close()
+
+
+def _disk(exc: Exception) -> bool:
+    """Whether SQLite could not write at all, as against one row being no good."""
+    return isinstance(exc, sqlite3.OperationalError) or type(exc) is sqlite3.DatabaseError
+
+
+Futures = Sequence["asyncio.Future[None]"]
+
+
+def _wake(good: Futures, bad: Futures, why: str) -> None:
+    """Settle futures from the thread, with one wake-up a loop."""
+    loops: dict[Any, tuple[list[asyncio.Future[None]], list[asyncio.Future[None]]]] = {}
+    for index, futures in enumerate((good, bad)):
+        for future in futures:
+            loops.setdefault(future.get_loop(), ([], []))[index].append(future)
+    for loop, (done, failed) in loops.items():
+        with contextlib.suppress(RuntimeError):  # that loop is closed, nobody waits there any more
+            loop.call_soon_threadsafe(_settle, done, failed, why)
+
+
+def _settle(good: Futures, bad: Futures, why: str) -> None:
+    for future in good:
+        if not future.done():
+            future.set_result(None)
+    for future in bad:
+        if not future.done():
+            future.set_exception(LedgerUnavailable(why))
+            future.exception()  # marks it as seen: not every caller waits for every row

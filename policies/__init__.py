@@ -1,0 +1,1 @@
+"""Routing policies: schema, loader, versions, and the shipped YAML files."""

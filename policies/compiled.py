@@ -1,0 +1,166 @@
+"""A policy in force: immutable, and a pure function from task and score to a road."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal
+
+from weighbridge.config.roads import COMMERCIAL, LOCAL_8B, LOCAL_70B, Road
+from weighbridge.policies.schema import BY_SCORE, Egress, PolicyDocument, TaskRow
+from weighbridge.policies.tasks import TASKS, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a policy puts a request."""
+
+    road: Road
+    clamped_score: float
+    """The score after the task row's band; the raw score where no band moved it."""
+    reasons: tuple[str, ...]
+    """Short stable sentences, such as `score 0.412 < 0.450` or `task classification: local-8b, at most 0.30`."""
+    decided_by: Literal["task", "score"]
+    """`task` where the task's row fixed the road or moved the score."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A task row, with its words made once."""
+
+    road: Road | None
+    low: float
+    high: float
+    reason: str
+
+    @classmethod
+    def of(cls, task: Task, row: TaskRow) -> _Row:
+        low, high, words = 0.0, 1.0, ""
+        band = row.band
+        if band is not None and band.at_most is not None:
+            high, words = band.at_most, f", at most {_short(band.at_most)}"
+        elif band is not None and band.below is not None:
+            high, words = math.nextafter(band.below, 0.0), f", below {_short(band.below)}"
+        elif band is not None and band.at_least is not None:
+            low, words = band.at_least, f", at least {_short(band.at_least)}"
+        road = None if row.road == BY_SCORE else row.road
+        return cls(road, low, high, f"task {task}: {road or 'by score'}{words}")
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """One version of a policy with the admin's overlay on it. A request keeps the one it was admitted under."""
+
+    version: str
+    """`<name>@<12 hex digits>` of the SHA-256 over everything that is in force."""
+    name: str
+    egress: Egress
+    queue_lock_timeout_ms: int
+    """The general wait for a slot, in milliseconds; `queue_lock_timeout_ms_for` gives a tenant's."""
+    local_8b: float
+    """General bound: scores below it go to local-8b."""
+    local_70b: float
+    """General bound: other scores below it go to local-70b."""
+    explicit_local: Literal["stay", "overflow"]
+    _content: str
+    _rows: Mapping[Task, _Row]
+    _closed: frozenset[str]
+    _waits: Mapping[str, int]
+
+    def place(self, task: Task, score: float, tenant: str) -> Placement:
+        """The road for a request of `tenant`. Pure: the same policy and arguments give the same placement.
+
+        The road does not look at egress; who places asks `egress_for` as well.
+
+        Raises:
+            ValueError: `score` is not a number from 0 to 1.
+        """
+        if not 0.0 <= score <= 1.0:
+            raise ValueError("a score is a number from 0 to 1")
+        row = self._rows.get(task)
+        if row is None:
+            return self._by_bounds(score)
+        clamped = min(max(score, row.low), row.high)
+        if row.road is not None:
+            return Placement(row.road, clamped, (row.reason,), "task")
+        if clamped == score:
+            return self._by_bounds(score)
+        moved = self._by_bounds(clamped)
+        bound = self.local_8b if moved.road == LOCAL_8B else self.local_70b
+        sign = ">=" if moved.road == COMMERCIAL else "<"
+        return Placement(
+            moved.road, clamped, (row.reason, f"clamped score {sign} {_short(bound, 3)}"), "task"
+        )
+
+    def _by_bounds(self, score: float) -> Placement:
+        if score < self.local_8b:
+            return Placement(LOCAL_8B, score, (_compared(score, "<", self.local_8b),), "score")
+        if score < self.local_70b:
+            return Placement(LOCAL_70B, score, (_compared(score, "<", self.local_70b),), "score")
+        return Placement(COMMERCIAL, score, (_compared(score, ">=", self.local_70b),), "score")
+
+    def egress_for(self, tenant: str) -> Egress:
+        """What may leave of this tenant's requests; a tenant can only be stricter than the policy."""
+        return "never" if tenant in self._closed else self.egress
+
+    def queue_lock_timeout_ms_for(self, tenant: str) -> int:
+        """How long this tenant's requests wait for a slot, in milliseconds; never longer than the general wait."""
+        return min(self.queue_lock_timeout_ms, self._waits.get(tenant, self.queue_lock_timeout_ms))
+
+    def content(self) -> dict[str, Any]:
+        """Everything in force as plain data, in the policy file's shape, defaults filled in; a fresh copy."""
+        data: dict[str, Any] = json.loads(self._content)
+        return data
+
+
+def compile_policy(document: PolicyDocument) -> Policy:
+    """Make a checked document into a policy."""
+    content = _canonical(document)
+    digest = hashlib.sha256(content.encode()).hexdigest()[:12]
+    return Policy(
+        version=f"{document.name}@{digest}",
+        name=document.name,
+        egress=document.egress,
+        queue_lock_timeout_ms=document.queue_lock_timeout_ms,
+        local_8b=document.bounds.local_8b,
+        local_70b=document.bounds.local_70b,
+        explicit_local=document.explicit_local,
+        _content=content,
+        _rows=MappingProxyType({task: _Row.of(task, row) for task, row in document.tasks.items()}),
+        _closed=frozenset(name for name, rule in document.tenants.items() if rule.egress == "never"),
+        _waits=MappingProxyType(
+            {
+                name: rule.queue_lock_timeout_ms
+                for name, rule in document.tenants.items()
+                if rule.queue_lock_timeout_ms is not None
+            }
+        ),
+    )
+
+
+def _canonical(document: PolicyDocument) -> str:
+    """The document as JSON in one fixed order, so that comments, order and spelled-out defaults change no version."""
+    data = document.model_dump(mode="json", exclude_none=True)
+    data["tasks"] = {task: data["tasks"][task] for task in TASKS if task in data["tasks"]}
+    data["tenants"] = {name: data["tenants"][name] for name in sorted(data["tenants"])}
+    return json.dumps(data, separators=(",", ":"), allow_nan=False)
+
+
+def _short(number: float, digits: int = 2) -> str:
+    """`number` with `digits` decimals, or with as many more as it has."""
+    text = f"{number:.{digits}f}"
+    return text if float(text) == number else repr(number)
+
+
+def _compared(score: float, sign: str, bound: float) -> str:
+    """`score 0.412 < 0.450`; with more decimals where three would hide the difference."""
+    written = _short(bound, 3)
+    for digits in range(3, 18):
+        text = f"{score:.{digits}f}"
+        if (float(text) < bound) == (score < bound):
+            return f"score {text} {sign} {written}"
+    return f"score {score!r} {sign} {written}"

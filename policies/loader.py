@@ -1,0 +1,84 @@
+"""From a policy file to a policy, with every problem named by file, line and field."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
+
+from weighbridge.config.problems import ConfigProblems, Problem, explain
+from weighbridge.config.sections import PolicySettings
+from weighbridge.config.yamlsource import YamlFile, parse_yaml, read_bytes
+from weighbridge.policies.compiled import Policy, compile_policy
+from weighbridge.policies.schema import PolicyDocument
+
+SHIPPED: Final[tuple[str, ...]] = ("default", "on-prem-only")
+"""The policies that come with the product."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyFile:
+    """A checked policy file and where its lines are."""
+
+    document: PolicyDocument
+    source: YamlFile
+
+
+def parse_policy(raw: bytes, name: str) -> PolicyFile:
+    """Parse and check a policy file's content; `name` is what the problems call it.
+
+    Raises:
+        ConfigProblems: every problem found, one line each.
+    """
+    source = parse_yaml(raw, name)
+    try:
+        document = PolicyDocument.model_validate(source.data)
+    except ValidationError as exc:
+        problems = [source.problem(at, why) for at, why in explain(PolicyDocument, exc.errors())]
+        raise ConfigProblems(sorted(problems, key=lambda p: (p.line or 0, p.field))) from None
+    return PolicyFile(document, source)
+
+
+def load_policy(path: Path) -> Policy:
+    """The policy in a file, without any admin overlay.
+
+    Raises:
+        ConfigProblems: every problem found, one line each.
+    """
+    return compile_policy(parse_policy(read_bytes(path), str(path)).document)
+
+
+def check_policy(path: Path) -> list[Problem]:
+    """What is wrong with a policy file; empty when it can come into force."""
+    try:
+        load_policy(path)
+    except ConfigProblems as exc:
+        return list(exc.problems)
+    return []
+
+
+def shipped_path(name: str) -> Path:
+    """The file of a shipped policy.
+
+    Raises:
+        KeyError: no such policy is shipped.
+    """
+    if name not in SHIPPED:
+        raise KeyError(name)
+    return Path(__file__).with_name(f"{name}.yaml")
+
+
+def shipped(name: str) -> Policy:
+    """A shipped policy by name.
+
+    Raises:
+        KeyError: no such policy is shipped.
+    """
+    return load_policy(shipped_path(name))
+
+
+def policy_path(settings: PolicySettings) -> Path:
+    """The file the settings choose."""
+    return shipped_path(settings.name) if settings.file is None else settings.file

@@ -1,0 +1,164 @@
+"""What a policy file may say. Unknown keys and numbers written as text are refused."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+
+from weighbridge.config.legal import NAME_LEGAL, NAME_PATTERN
+from weighbridge.config.problems import wrong
+from weighbridge.policies.tasks import Task
+
+Egress = Literal["masked", "never"]
+RowRoad = Literal["local-8b", "local-70b", "commercial", "by-score"]
+BY_SCORE: Final = "by-score"
+
+MIN_QUEUE_LOCK_MS = 1
+MAX_QUEUE_LOCK_MS = 600_000
+
+
+class Strict(BaseModel):
+    """What all parts of a policy share."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, hide_input_in_errors=True
+    )
+
+
+class Bounds(Strict):
+    """The general bounds on the difficulty score; both are strict."""
+
+    local_8b: float = Field(
+        default=0.45, ge=0, le=1, description="Scores below it go to `local-8b` (score, 0 to 1)."
+    )
+    local_70b: float = Field(
+        default=0.55,
+        ge=0,
+        le=1,
+        description="Scores below it, and not below `local_8b`, go to `local-70b`; all others to `commercial` "
+        "(score, 0 to 1).",
+    )
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Bounds:
+        if self.local_8b > self.local_70b:
+            raise wrong("local_70b", f"must not be below local_8b ({self.local_8b})")
+        return self
+
+
+class Band(Strict):
+    """Where a task's score is held; exactly one of the three."""
+
+    at_most: float | None = Field(
+        default=None, ge=0, le=1, description="The score is held at this or lower, inclusive (score, 0 to 1)."
+    )
+    below: float | None = Field(
+        default=None, gt=0, le=1, description="The score is held strictly below this (score, above 0 to 1)."
+    )
+    at_least: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="The score is held at this or higher, inclusive (score, 0 to 1).",
+    )
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Band:
+        given = [name for name in type(self).model_fields if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise wrong("", "must hold exactly one of at_most, below, at_least")
+        return self
+
+
+class TaskRow(Strict):
+    """What a policy says about one task."""
+
+    road: RowRoad = Field(
+        description="Road of this task whatever its score is, or `by-score` for the general bounds."
+    )
+    band: Band | None = Field(default=None, description="Band the score of this task is held in.")
+
+    @model_validator(mode="after")
+    def _not_against_itself(self) -> TaskRow:
+        if self.band is None:
+            return self
+        if self.road == "local-8b" and self.band.at_least is not None:
+            raise wrong(
+                "band.at_least", "contradicts road local-8b, the road of low scores: use at_most or below"
+            )
+        if self.road == "commercial" and self.band.at_least is None:
+            field = "at_most" if self.band.at_most is not None else "below"
+            raise wrong(f"band.{field}", "contradicts road commercial, the road of high scores: use at_least")
+        return self
+
+
+class TenantRule(Strict):
+    """What is stricter for one tenant."""
+
+    egress: Literal["never"] | None = Field(
+        default=None,
+        description="`never`: nothing of this tenant leaves. A tenant cannot open what the policy closes.",
+        json_schema_extra={"legal": "never, or left out (a tenant may only be stricter)"},
+    )
+    queue_lock_timeout_ms: int | None = Field(
+        default=None,
+        ge=MIN_QUEUE_LOCK_MS,
+        le=MAX_QUEUE_LOCK_MS,
+        description="Shorter wait for a slot, in milliseconds; the shorter of this and the general one counts.",
+    )
+
+
+TenantName = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
+
+
+def _only_int(version: object) -> object:
+    # To Python 1 equals 1.0 and true; to a reader of the file they are different things.
+    return version if type(version) is int else None
+
+
+class PolicyDocument(Strict):
+    """One policy file."""
+
+    version: Annotated[Literal[1], BeforeValidator(_only_int)] = Field(
+        description="Version of the policy format."
+    )
+    name: str = Field(
+        pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$",
+        description="Name of the policy; its version is `<name>@<12 digits of the content's SHA-256>`.",
+        json_schema_extra={"legal": "text of 1 to 63 small letters, digits and . _ -"},
+    )
+    egress: Egress = Field(
+        description="`masked`: requests may leave for the commercial API, masked. `never`: nothing leaves."
+    )
+    queue_lock_timeout_ms: int = Field(
+        default=2000,
+        ge=MIN_QUEUE_LOCK_MS,
+        le=MAX_QUEUE_LOCK_MS,
+        description="How long a request waits for a slot on a tier before it overflows, in milliseconds.",
+    )
+    bounds: Bounds = Field(default_factory=Bounds, description="General bounds on the score.")
+    explicit_local: Literal["stay", "overflow"] = Field(
+        default="stay",
+        description="What becomes of a request that names a local tier and gets no slot in time: `stay` answers 429, "
+        "`overflow` lets it leave like any other.",
+    )
+    tasks: dict[Task, TaskRow] = Field(
+        default_factory=dict, description="Rows by task; a task without a row goes by score."
+    )
+    tenants: dict[TenantName, TenantRule] = Field(
+        default_factory=dict,
+        description="Stricter rules by tenant.",
+        json_schema_extra={"keys": NAME_LEGAL},
+    )
+
+    @model_validator(mode="after")
+    def _tenants_only_stricter(self) -> PolicyDocument:
+        for name, rule in self.tenants.items():
+            asked = rule.queue_lock_timeout_ms
+            if asked is not None and asked > self.queue_lock_timeout_ms:
+                raise wrong(
+                    ("tenants", name, "queue_lock_timeout_ms"),
+                    f"must not be above the policy's own {self.queue_lock_timeout_ms}: a tenant may only be stricter",
+                )
+        return self

@@ -1,0 +1,1 @@
+"""Durable state that is not usage: the admin overlay and its history."""

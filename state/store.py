@@ -1,0 +1,123 @@
+"""Durable state that is not usage: the thresholds an administrator set over the policy file, and who did when."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from weighbridge.config.clock import Clock
+from weighbridge.observability.sqlite_file import open_database
+
+_MIGRATIONS: Final = (
+    (
+        # AUTOINCREMENT: an id is never used twice, so an audit can tell that nothing was taken out.
+        """CREATE TABLE overlays (
+            id INTEGER PRIMARY KEY AUTOINCREMENT, at_ns INTEGER NOT NULL, who TEXT NOT NULL, why TEXT NOT NULL,
+            "values" TEXT NOT NULL, base_policy_version TEXT NOT NULL
+        )""",
+    ),
+)
+
+
+class StateUnavailable(Exception):
+    """The state file cannot be read or written; what was asked for did not happen."""
+
+
+@dataclass(frozen=True, slots=True)
+class OverlayEntry:
+    """One change of the thresholds.
+
+    Args:
+        id: counts up from 1.
+        at_ns: nanoseconds since 1970, UTC.
+        who: the admin key's id.
+        why: what the administrator gave as the reason.
+        values: the whole overlay from then on, not the difference; empty means none.
+        base_policy_version: the policy in force when it was made.
+    """
+
+    id: int
+    at_ns: int
+    who: str
+    why: str
+    values: dict[str, Any]
+    base_policy_version: str
+
+
+class StateStore:
+    """A SQLite file with `synchronous=FULL`: what was set is on the disk itself. Any thread may call it."""
+
+    def __init__(self, conn: sqlite3.Connection, clock: Clock) -> None:
+        self._conn = conn
+        self._clock = clock
+        self._lock = threading.Lock()
+
+    @classmethod
+    def open(cls, path: Path, clock: Clock) -> StateStore:
+        """Open or create the file at `path`.
+
+        Raises:
+            DatabaseUnusable (a ConfigError): it cannot be opened, is not ours, or is newer than this program.
+        """
+        return cls(open_database(path, _MIGRATIONS, synchronous="FULL"), clock)
+
+    def overlay(self) -> dict[str, Any] | None:
+        """The values in force over the policy file; None when there are none.
+
+        Raises:
+            StateUnavailable.
+        """
+        entries = self._read("SELECT * FROM overlays ORDER BY id DESC LIMIT 1")
+        return (entries[0].values or None) if entries else None
+
+    def set_overlay(
+        self, values: Mapping[str, Any], who: str, why: str, *, base_policy_version: str = ""
+    ) -> OverlayEntry:
+        """Make `values` the overlay and keep the change for the record. An empty mapping takes the overlay off.
+
+        Raises:
+            StateUnavailable: nothing was changed.
+            ValueError: `who`, `why` or a value is not proper Unicode; nothing was changed.
+        """
+        at_ns = self._clock.wall_ns()
+        text = msgspec.json.encode(values, order="sorted").decode()
+        with self._lock:
+            try:
+                number = self._conn.execute(
+                    'INSERT INTO overlays (at_ns, who, why, "values", base_policy_version) '
+                    "VALUES (?, ?, ?, ?, ?)",
+                    (at_ns, who, why, text, base_policy_version),
+                ).lastrowid
+            except sqlite3.Error as exc:
+                raise StateUnavailable(f"the state file cannot be written ({type(exc).__name__})") from exc
+        return OverlayEntry(number or 0, at_ns, who, why, msgspec.json.decode(text), base_policy_version)
+
+    def history(self) -> list[OverlayEntry]:
+        """Every change, the oldest first.
+
+        Raises:
+            StateUnavailable.
+        """
+        return self._read("SELECT * FROM overlays ORDER BY id")
+
+    def close(self) -> None:
+        """Idempotent; later calls raise StateUnavailable."""
+        with self._lock:
+            self._conn.close()
+
+    def _read(self, query: str) -> list[OverlayEntry]:
+        with self._lock:
+            try:
+                rows = self._conn.execute(query).fetchall()
+            except sqlite3.Error as exc:
+                raise StateUnavailable(f"the state file cannot be read ({type(exc).__name__})") from exc
+        return [
+            OverlayEntry(number, at_ns, who, why, msgspec.json.decode(text), base)
+            for number, at_ns, who, why, text, base in rows
+        ]

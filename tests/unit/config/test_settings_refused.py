@@ -1,0 +1,206 @@
+"""Settings that are wrong: each stops the start with one clear line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.config.loading import HASH, wrong
+
+IN_FILE = {
+    "unknown section": ("sever: {}\n", "s.yaml:1: sever: unknown key; did you mean server?"),
+    "unknown key": ("server:\n  prot: 1\n", "s.yaml:2: server.prot: unknown key; did you mean port?"),
+    "unknown key, nothing near": (
+        "pool:\n  zzz: 1\n",
+        "s.yaml:2: pool.zzz: unknown key; known here: start_timeout_s, close_grace_s",
+    ),
+    "unknown tier": (
+        "tiers:\n  local-9b: {}\n",
+        "s.yaml:2: tiers.local-9b: unknown name: must be one of local-8b, local-70b",
+    ),
+    "section is a number": ("server: 5\n", "s.yaml:1: server: must be a mapping"),
+    "bool for a number": (
+        "server:\n  port: true\n",
+        "s.yaml:2: server.port: must be a whole number between 0 and 65535",
+    ),
+    "half a port": (
+        "server:\n  port: 80.5\n",
+        "s.yaml:2: server.port: must be a whole number between 0 and 65535",
+    ),
+    "port too large": (
+        "server:\n  port: 65536\n",
+        "s.yaml:2: server.port: must be a whole number between 0 and 65535",
+    ),
+    "nan": (
+        "pool:\n  close_grace_s: .nan\n",
+        "s.yaml:2: pool.close_grace_s: must be a number between 0 and 600",
+    ),
+    "infinite": (
+        "server:\n  request_timeout_s: .inf\n",
+        "s.yaml:2: server.request_timeout_s: must be a number above 0 and not above 86400",
+    ),
+    "number for text": (
+        "commercial:\n  model: 4\n",
+        "s.yaml:2: commercial.model: must be text of at most 256 printable ASCII characters without spaces: "
+        "put it in quotes",
+    ),
+    "text for a bool": (
+        "tiers:\n  local-8b:\n    enforce_eager: perhaps\n",
+        "s.yaml:3: tiers.local-8b.enforce_eager: must be true or false",
+    ),
+    "block size 8": (
+        "tiers:\n  local-8b:\n    block_size: 8\n",
+        "s.yaml:3: tiers.local-8b.block_size: must be a multiple of 16 from 16 to 256 (16, 32, 48, 64 ...; the CPU "
+        "backend of vLLM needs a multiple of 32)",
+    ),
+    "block size 40": (
+        "tiers:\n  local-70b:\n    block_size: 40\n",
+        "s.yaml:3: tiers.local-70b.block_size: must be a multiple of 16 from 16 to 256 (16, 32, 48, 64 ...; the CPU "
+        "backend of vLLM needs a multiple of 32)",
+    ),
+    "memory share": (
+        "tiers:\n  local-8b:\n    gpu_memory_utilization: 0\n",
+        "s.yaml:3: tiers.local-8b.gpu_memory_utilization: must be a number above 0 and not above 1",
+    ),
+    "tensor parallel": (
+        "tiers:\n  local-8b:\n    tensor_parallel_size: 0\n",
+        "s.yaml:3: tiers.local-8b.tensor_parallel_size: must be a whole number between 1 and 64",
+    ),
+    "batched tokens": (
+        "tiers:\n  local-8b:\n    max_num_seqs: 4096\n",
+        "s.yaml:2: tiers.local-8b.max_num_batched_tokens: must not be below max_num_seqs (4096)",
+    ),
+    "slots": (
+        "tiers:\n  local-8b:\n    slots: 13\n",
+        "s.yaml:3: tiers.local-8b.slots: must not be above 12, one and a half times max_num_seqs",
+    ),
+    "cores": (
+        "tiers:\n  local-8b:\n    omp_cpus: all\n",
+        "s.yaml:3: tiers.local-8b.omp_cpus: must be text: cores such as 0-3 or 0,2 (a | between workers), auto or "
+        "nobind",
+    ),
+    "model folder": (
+        "tiers:\n  local-8b:\n    model_path: /no/such/model\n",
+        "s.yaml:3: tiers.local-8b.model_path: no model folder at /no/such/model",
+    ),
+    "all tiers away": (
+        "tiers:\n  local-8b: null\n  local-70b: null\n",
+        "s.yaml:1: tiers: at least one local tier is needed",
+    ),
+    "open to the net": (
+        "server:\n  host: 0.0.0.0\n",
+        "s.yaml:2: server.host: 0.0.0.0 can be reached from other machines, but auth.keys holds no API key: add one, "
+        "or listen on 127.0.0.1",
+    ),
+    "no commercial model": (
+        "commercial:\n  base_url: https://api.example.com/v1\n",
+        "s.yaml:1: commercial.model: is needed with commercial.base_url: the model name sent to that API",
+    ),
+    "secret in the file": (
+        "commercial:\n  api_key: sk-hush-hush\n",
+        "s.yaml:2: commercial.api_key: a secret must not stand in this file: use WEIGHBRIDGE_COMMERCIAL__API_KEY or "
+        "commercial.api_key_file",
+    ),
+    "masking secret in the file": (
+        "masking:\n  secret: sk-hush-hush-hush\n",
+        "s.yaml:2: masking.secret: a secret must not stand in this file: use WEIGHBRIDGE_MASKING__SECRET or "
+        "masking.secret_file",
+    ),
+    "no secret file": (
+        "commercial:\n  api_key_file: /no/such/file\n",
+        "s.yaml:2: commercial.api_key_file: /no/such/file: no such file",
+    ),
+    "half of TLS, no file": (
+        "server:\n  tls_keyfile: /no/key.pem\n",
+        "s.yaml:2: server.tls_keyfile: no file at /no/key.pem",
+    ),
+    "policy name": (
+        "policies:\n  name: my-own\n",
+        "s.yaml:2: policies.name: must be one of default, on-prem-only",
+    ),
+    "key hash": (
+        f"auth:\n  keys:\n    - id: a\n      sha256: {HASH[:-1]}\n",
+        "s.yaml:4: auth.keys[0].sha256: must be the SHA-256 of the key as 64 hexadecimal digits",
+    ),
+    "key without hash": (
+        "auth:\n  keys:\n    - id: a\n",
+        "s.yaml:3: auth.keys[0].sha256: is missing: must be the SHA-256 of the key as 64 hexadecimal digits",
+    ),
+    "same id twice": (
+        f"auth:\n  keys:\n    - {{id: a, sha256: {HASH}}}\n    - {{id: a, sha256: {'f' * 64}}}\n",
+        "s.yaml:4: auth.keys[1].id: this id is given twice",
+    ),
+    "same key twice": (
+        f"auth:\n  keys:\n    - {{id: a, sha256: {HASH}}}\n    - {{id: b, sha256: {HASH.upper()}}}\n",
+        "s.yaml:4: auth.keys[1].sha256: this key is given twice",
+    ),
+    "admin key is an API key": (
+        f"auth:\n  keys:\n    - {{id: a, sha256: {HASH}}}\n  admin_keys:\n    - {{id: b, sha256: {HASH}}}\n",
+        "s.yaml:5: auth.admin_keys[0].sha256: an admin key must not be an API key as well",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "line"), IN_FILE.values(), ids=IN_FILE)
+def test_refused_in_the_file(tmp_path: Path, text: str, line: str) -> None:
+    assert wrong(tmp_path, text) == [line]
+
+
+def test_quantization_names_all_legal_values(tmp_path: Path) -> None:
+    (line,) = wrong(tmp_path, "tiers:\n  local-8b:\n    quantization: awk\n")
+    assert line.startswith("s.yaml:3: tiers.local-8b.quantization: must be one of awq, ")
+    assert all(
+        name in line for name in ("gptq_marlin", "fp8_per_block", "compressed-tensors", "nvfp4_per_token")
+    )
+
+
+def test_several_problems_are_several_lines_in_order(tmp_path: Path) -> None:
+    lines = wrong(
+        tmp_path,
+        "pool:\n  close_grace_s: x\nserver:\n  port: -1\n  nope: 1\n",
+        {"WEIGHBRIDGE_SERVER__HOST": "a b", "WEIGHBRIDGE_SEVER__PORT": "1"},
+        {"masking": {"workers": 0}},
+    )
+    assert sorted(line.split(": ")[:2] for line in lines) == [
+        ["command line", "masking.workers"],
+        ["environment", "WEIGHBRIDGE_SERVER__HOST"],
+        ["environment", "WEIGHBRIDGE_SEVER__PORT"],
+        ["s.yaml:2", "pool.close_grace_s"],
+        ["s.yaml:4", "server.port"],
+        ["s.yaml:5", "server.nope"],
+    ]
+
+
+def test_a_wrong_value_in_the_environment_names_the_variable_and_not_the_value(tmp_path: Path) -> None:
+    lines = wrong(
+        tmp_path,
+        "server: {port: 80}\n",
+        {"WEIGHBRIDGE_SERVER__PORT": "hush", "WEIGHBRIDGE_COMMERCIAL__API_KEY": "hush hush"},
+    )
+    assert lines == [
+        "environment: WEIGHBRIDGE_COMMERCIAL__API_KEY: must be 1 to 4096 printable ASCII characters without spaces",
+        "environment: WEIGHBRIDGE_SERVER__PORT: must be a whole number between 0 and 65535",
+    ]
+
+
+def test_no_problem_repeats_a_value(tmp_path: Path) -> None:
+    lines = wrong(
+        tmp_path,
+        "commercial:\n  api_key: hushhush\n  base_url: http://user:hushhush@h/\nmasking:\n  secret: [hushhush]\n"
+        "auth:\n  keys:\n    - {id: hushhush!, sha256: hushhush, tenant: [hushhush]}\n",
+    )
+    assert len(lines) == 7
+    assert "hushhush" not in "\n".join(lines)
+
+
+def test_the_command_line_is_named(tmp_path: Path) -> None:
+    assert wrong(tmp_path, overrides={"tiers": {"local-8b": {"model_path": "/no/model"}}}) == [
+        "command line: tiers.local-8b.model_path: no model folder at /no/model"
+    ]
+
+
+def test_a_wrong_shipped_value_under_a_right_one_blames_what_the_user_wrote(tmp_path: Path) -> None:
+    assert wrong(tmp_path, env={"WEIGHBRIDGE_COMMERCIAL__BASE_URL": "http://127.0.0.1:9/v1"}) == [
+        "environment: commercial.model: is needed with commercial.base_url: the model name sent to that API"
+    ]

@@ -1,0 +1,251 @@
+"""Policy files: what is refused, with the line that prints, and what the shipped ones say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weighbridge.config.problems import ConfigProblems
+from weighbridge.config.settings import PolicySettings
+from weighbridge.policies.compiled import Policy, compile_policy
+from weighbridge.policies.loader import (
+    SHIPPED,
+    check_policy,
+    load_policy,
+    parse_policy,
+    policy_path,
+    shipped,
+    shipped_path,
+)
+from weighbridge.policies.schema import PolicyDocument
+from weighbridge.policies.tasks import MEANING, TASKS
+
+HEAD = "version: 1\nname: p\negress: masked\n"
+
+
+def compiled(text: str) -> Policy:
+    return compile_policy(parse_policy(text.encode(), "p.yaml").document)
+
+
+def refused(text: str) -> list[str]:
+    with pytest.raises(ConfigProblems) as caught:
+        parse_policy(text.encode(), "p.yaml")
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_the_shortest_policy_has_the_shipped_bounds() -> None:
+    made = compiled(HEAD)
+    assert (made.local_8b, made.local_70b, made.queue_lock_timeout_ms) == (0.45, 0.55, 2000)
+    assert made.explicit_local == "stay"
+
+
+ROADS = "one of local-8b, local-70b, commercial, by-score"
+REFUSED = {
+    "version 2": ("version: 2\nname: p\negress: never\n", "p.yaml:1: version: must be 1"),
+    "version true": ("version: true\nname: p\negress: never\n", "p.yaml:1: version: must be 1"),
+    "version 1.0": ("version: 1.0\nname: p\negress: never\n", "p.yaml:1: version: must be 1"),
+    "version as text": ("version: '1'\nname: p\negress: never\n", "p.yaml:1: version: must be 1"),
+    "no egress": ("version: 1\nname: p\n", "p.yaml:1: egress: is missing: must be one of masked, never"),
+    "egress no": ("version: 1\nname: p\negress: no\n", "p.yaml:3: egress: must be one of masked, never"),
+    "name": (
+        "version: 1\nname: My Policy\negress: never\n",
+        "p.yaml:2: name: must be text of 1 to 63 small letters, digits and . _ -",
+    ),
+    "unknown key": (f"{HEAD}bound: {{}}\n", "p.yaml:4: bound: unknown key; did you mean bounds?"),
+    "bound above 1": (
+        f"{HEAD}bounds:\n  local_8b: 1.1\n",
+        "p.yaml:5: bounds.local_8b: must be a number between 0 and 1",
+    ),
+    "bound as text": (
+        f"{HEAD}bounds:\n  local_8b: '0.4'\n",
+        "p.yaml:5: bounds.local_8b: must be a number between 0 and 1, not text",
+    ),
+    "bound nan": (
+        f"{HEAD}bounds:\n  local_8b: .nan\n",
+        "p.yaml:5: bounds.local_8b: must be a number between 0 and 1",
+    ),
+    "bound infinite": (
+        f"{HEAD}bounds:\n  local_70b: .inf\n",
+        "p.yaml:5: bounds.local_70b: must be a number between 0 and 1",
+    ),
+    "bound true": (
+        f"{HEAD}bounds:\n  local_8b: true\n",
+        "p.yaml:5: bounds.local_8b: must be a number between 0 and 1",
+    ),
+    "bounds out of order": (
+        f"{HEAD}bounds:\n  local_8b: 0.6\n",
+        "p.yaml:4: bounds.local_70b: must not be below local_8b (0.6)",
+    ),
+    "bounds null": (f"{HEAD}bounds:\n", "p.yaml:4: bounds: must be a mapping"),
+    "queue lock 0": (
+        f"{HEAD}queue_lock_timeout_ms: 0\n",
+        "p.yaml:4: queue_lock_timeout_ms: must be a whole number between 1 and 600000",
+    ),
+    "queue lock half": (
+        f"{HEAD}queue_lock_timeout_ms: 2000.0\n",
+        "p.yaml:4: queue_lock_timeout_ms: must be a whole number between 1 and 600000",
+    ),
+    "queue lock true": (
+        f"{HEAD}queue_lock_timeout_ms: true\n",
+        "p.yaml:4: queue_lock_timeout_ms: must be a whole number between 1 and 600000",
+    ),
+    "unknown task": (
+        f"{HEAD}tasks:\n  codee: {{road: local-8b}}\n",
+        f"p.yaml:5: tasks.codee: unknown name: must be one of {', '.join(TASKS)}",
+    ),
+    "unknown road": (
+        f"{HEAD}tasks:\n  code: {{road: local}}\n",
+        f"p.yaml:5: tasks.code.road: must be {ROADS}",
+    ),
+    "no road": (f"{HEAD}tasks:\n  code: {{}}\n", f"p.yaml:5: tasks.code.road: is missing: must be {ROADS}"),
+    "two bands": (
+        f"{HEAD}tasks:\n  rag:\n    road: by-score\n    band: {{at_most: 0.5, below: 0.5}}\n",
+        "p.yaml:7: tasks.rag.band: must hold exactly one of at_most, below, at_least",
+    ),
+    "no band": (
+        f"{HEAD}tasks:\n  rag:\n    road: by-score\n    band: {{}}\n",
+        "p.yaml:7: tasks.rag.band: must hold exactly one of at_most, below, at_least",
+    ),
+    "below 0": (
+        f"{HEAD}tasks:\n  rag: {{road: by-score, band: {{below: 0}}}}\n",
+        "p.yaml:5: tasks.rag.band.below: must be a number above 0 and not above 1",
+    ),
+    "8B row of high scores": (
+        f"{HEAD}tasks:\n  rag: {{road: local-8b, band: {{at_least: 0.1}}}}\n",
+        "p.yaml:5: tasks.rag.band.at_least: contradicts road local-8b, the road of low scores: use at_most or below",
+    ),
+    "commercial row of low scores": (
+        f"{HEAD}tasks:\n  rag:\n    road: commercial\n    band:\n      below: 0.9\n",
+        "p.yaml:8: tasks.rag.band.below: contradicts road commercial, the road of high scores: use at_least",
+    ),
+    "tenant opens": (
+        f"{HEAD}tenants:\n  a:\n    egress: masked\n",
+        "p.yaml:6: tenants.a.egress: must be never, or left out (a tenant may only be stricter)",
+    ),
+    "tenant waits longer": (
+        f"{HEAD}tenants:\n  a.b:\n    queue_lock_timeout_ms: 2001\n",
+        "p.yaml:6: tenants.a.b.queue_lock_timeout_ms: must not be above the policy's own 2000: a tenant may only be "
+        "stricter",
+    ),
+    "tenant name": (
+        f"{HEAD}tenants:\n  a b: {{}}\n",
+        "p.yaml:5: tenants.a b: this name must be text of 1 to 64 letters, digits and . _ @ -, beginning with a letter "
+        "or digit",
+    ),
+    "duplicate key": (f"{HEAD}egress: never\n", "p.yaml:4: egress: duplicate key, first given on line 3"),
+    "empty": ("", "p.yaml: is empty"),
+    "list": ("- 1\n", "p.yaml:1: must be a mapping (lines of `key: value`) at the top"),
+}
+
+
+@pytest.mark.parametrize(("text", "line"), REFUSED.values(), ids=REFUSED)
+def test_refused(text: str, line: str) -> None:
+    assert refused(text) == [line]
+
+
+def test_all_problems_are_named_at_once_in_the_order_of_the_file() -> None:
+    lines = refused("version: 1\nname: p\negress: x\nbounds:\n  local_70b: 2\nfoo: 1\n")
+    assert [line.split(": ")[0] for line in lines] == ["p.yaml:3", "p.yaml:5", "p.yaml:6"]
+
+
+def test_check_and_load_of_files(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
+    good.write_text(HEAD)
+    bad.write_text(f"{HEAD}bounds: {{local_8b: x}}\n")
+    assert check_policy(good) == []
+    assert load_policy(good) == compiled(HEAD)
+    assert [str(problem) for problem in check_policy(bad)] == [
+        f"{bad}:4: bounds.local_8b: must be a number between 0 and 1, not text"
+    ]
+    assert [str(problem) for problem in check_policy(tmp_path)] == [f"{tmp_path}: is a folder"]
+    assert [str(problem) for problem in check_policy(tmp_path / "x")] == [f"{tmp_path}/x: no such file"]
+
+
+_KEYS = [
+    "version",
+    "name",
+    "egress",
+    "bounds",
+    "local_8b",
+    "local_70b",
+    "tasks",
+    "code",
+    "road",
+    "band",
+    "at_least",
+]
+_WORDS = ["tenants", "acme", "queue_lock_timeout_ms", "masked", "never", "commercial", "by-score", "p"]
+_word = st.sampled_from([*_KEYS, *_WORDS])
+_value = st.one_of(
+    _word, st.none(), st.booleans(), st.integers(-3, 700_000), st.floats(), st.text(max_size=4)
+)
+_tree = st.recursive(
+    _value,
+    lambda held: st.one_of(st.lists(held, max_size=3), st.dictionaries(_word, held, max_size=4)),
+    max_leaves=10,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.dictionaries(_word, _tree, max_size=6))
+def test_any_document_is_a_policy_or_refused_with_lines(data: dict[str, object]) -> None:
+    raw = json.dumps(data).replace("NaN", ".nan").replace("Infinity", ".inf")
+    try:
+        made = parse_policy(raw.encode(), "p.yaml").document
+    except ConfigProblems as exc:
+        assert all(str(problem).startswith("p.yaml:") for problem in exc.problems)
+        assert all(str(problem).isprintable() for problem in exc.problems)
+    else:
+        assert made.bounds.local_8b <= made.bounds.local_70b
+
+
+# --- the shipped policies
+
+
+def test_shipped_policies_are_valid_and_called_what_their_files_are() -> None:
+    assert SHIPPED == ("default", "on-prem-only")
+    for name in SHIPPED:
+        assert shipped(name).name == name
+        assert check_policy(shipped_path(name)) == []
+    with pytest.raises(KeyError):
+        shipped("other")
+
+
+def test_shipped_default_lists_every_task_and_has_the_seed_matrix() -> None:
+    content = shipped("default").content()
+    assert list(content["tasks"]) == list(TASKS) == list(MEANING)
+    assert content["egress"] == "masked"
+    assert content["queue_lock_timeout_ms"] == 2000
+    assert content["bounds"] == {"local_8b": 0.45, "local_70b": 0.55}
+    assert {task: row for task, row in content["tasks"].items() if row["road"] != "by-score"} == {
+        "classification": {"road": "local-8b", "band": {"at_most": 0.30}},
+        "extraction": {"road": "local-8b", "band": {"at_most": 0.45}},
+        "summarization": {"road": "local-70b", "band": {"below": 0.55}},
+        "rag": {"road": "local-70b", "band": {"below": 0.55}},
+        "decision": {"road": "commercial", "band": {"at_least": 0.55}},
+        "code": {"road": "commercial", "band": {"at_least": 0.75}},
+    }
+
+
+def test_on_prem_only_differs_in_name_and_egress_alone() -> None:
+    ours, theirs = shipped("on-prem-only").content(), shipped("default").content()
+    assert ours.pop("egress") == "never"
+    assert theirs.pop("egress") == "masked"
+    assert ours.pop("name") != theirs.pop("name")
+    assert ours == theirs
+
+
+def test_shipped_default_writes_out_what_the_schema_would_have_taken() -> None:
+    plain = PolicyDocument.model_validate({"version": 1, "name": "default", "egress": "masked"})
+    written = parse_policy(shipped_path("default").read_bytes(), "default.yaml").document
+    assert plain.model_dump(exclude={"tasks"}) == written.model_dump(exclude={"tasks"})
+
+
+def test_the_settings_choose_the_file() -> None:
+    assert policy_path(PolicySettings()) == shipped_path("default")
+    assert policy_path(PolicySettings(name="on-prem-only")) == shipped_path("on-prem-only")
+    assert policy_path(PolicySettings(file=Path("/p.yaml"))) == Path("/p.yaml")
