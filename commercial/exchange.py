@@ -1,0 +1,171 @@
+"""One HTTP exchange with the commercial API, under four limits: connect, first byte, idle, total.
+
+The only module of the product that opens a connection towards a commercial API.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from types import SimpleNamespace
+
+import aiohttp
+
+from weighbridge.commercial.errors import FailureKind, UpstreamFailed
+from weighbridge.config.deadline import Deadline
+from weighbridge.config.settings import CommercialSettings
+
+_KEEP_ALIVE_S = 15.0
+_DRAIN_S = 0.05
+
+
+def open_session() -> aiohttp.ClientSession:
+    """A session that adds nothing of its own: no proxy or netrc from the environment, no cookies, no default headers.
+
+    Needs a running loop. The number of connections is bounded by what the router lets through.
+    """
+    trace = aiohttp.TraceConfig()
+    trace.on_request_headers_sent.append(_headers_sent)
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        trust_env=False,
+        auto_decompress=True,
+        raise_for_status=False,
+        skip_auto_headers=("accept", "user-agent"),
+        trace_configs=[trace],
+    )
+
+
+async def _headers_sent(
+    session: aiohttp.ClientSession, context: SimpleNamespace, params: aiohttp.TraceRequestHeadersSentParams
+) -> None:
+    context.trace_request_ctx.connected()
+
+
+class Exchange:
+    """Sends one request and reads its answer piece by piece. Close it whatever happens.
+
+    Args:
+        session: from `open_session`.
+        settings: the limits.
+        deadline: the end of everything, the total limit included.
+    """
+
+    def __init__(
+        self, session: aiohttp.ClientSession, settings: CommercialSettings, deadline: Deadline
+    ) -> None:
+        self._session = session
+        self._settings = settings
+        self._deadline = deadline
+        self._limit: asyncio.Timeout | None = None
+        self._first_byte_by: float | None = None
+        self._response: aiohttp.ClientResponse | None = None
+
+    async def send(self, url: str, headers: Mapping[str, str], body: bytes) -> None:
+        """Connect, send, and wait for the answer's head.
+
+        Raises:
+            UpstreamFailed: connect, reset, stall, malformed or timeout.
+        """
+        failed: FailureKind
+        try:
+            async with asyncio.timeout(self._deadline.remaining()) as self._limit:
+                self._response = await self._session.post(
+                    url,
+                    data=body,
+                    headers=headers,
+                    allow_redirects=False,
+                    timeout=aiohttp.ClientTimeout(connect=self._settings.connect_timeout_s),
+                    trace_request_ctx=self,
+                )
+            return
+        except (
+            aiohttp.ClientConnectorError,
+            aiohttp.ConnectionTimeoutError,
+            aiohttp.ServerFingerprintMismatch,
+        ):
+            failed = "connect"
+        except aiohttp.ClientResponseError:
+            failed = "malformed"
+        except TimeoutError:
+            failed = self._late()
+        except (aiohttp.ClientError, OSError):
+            failed = "reset"
+        finally:
+            self._limit = None
+        # Raised out here so that no exception of the library, which may quote bytes, hangs on ours.
+        raise UpstreamFailed(failed)
+
+    def connected(self) -> None:
+        """The request's head has been sent: from here the first-byte limit counts."""
+        if self._limit is None:
+            return
+        now = asyncio.get_running_loop().time()
+        self._first_byte_by = now + self._settings.first_byte_timeout_s
+        self._limit.reschedule(min(self._first_byte_by, now + self._deadline.remaining()))
+
+    @property
+    def status(self) -> int:
+        return self._answer.status
+
+    def header(self, name: str) -> str:
+        """The value of an answer's header, empty when it has none."""
+        return str(self._answer.headers.get(name, ""))
+
+    async def piece(self) -> bytes:
+        """The next bytes of the body; empty at its end.
+
+        Raises:
+            UpstreamFailed: cut, stall, malformed or timeout.
+        """
+        wait = self._settings.idle_timeout_s
+        if self._first_byte_by is not None:
+            wait = max(0.0, self._first_byte_by - asyncio.get_running_loop().time())
+        failed: FailureKind
+        try:
+            async with asyncio.timeout(min(wait, self._deadline.remaining())):
+                piece = await self._answer.content.readany()
+            self._first_byte_by = None
+            return piece
+        except TimeoutError:
+            failed = self._late()
+        except aiohttp.ClientResponseError:
+            failed = "malformed"
+        except (aiohttp.ClientError, aiohttp.http_exceptions.HttpProcessingError, OSError):
+            failed = "cut"
+        raise UpstreamFailed(failed)
+
+    async def read(self, bound: int) -> bytes | None:
+        """The whole body; None when it is longer than `bound` bytes. Raises UpstreamFailed as `piece`."""
+        pieces: list[bytes] = []
+        size = 0
+        while piece := await self.piece():
+            size += len(piece)
+            if size > bound:
+                return None
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    async def drain(self) -> None:
+        """After the answer's last event: take the end of the body if it is about to come, so that the connection can
+        serve again. Never raises."""
+        with contextlib.suppress(UpstreamFailed, TimeoutError):
+            async with asyncio.timeout(_DRAIN_S):
+                while await self.piece():
+                    pass
+
+    def close(self) -> None:
+        """Close the connection at once unless the answer was read to its end. Idempotent."""
+        if self._response is not None:
+            self._response.close()
+
+    @property
+    def _answer(self) -> aiohttp.ClientResponse:
+        if self._response is None:
+            raise RuntimeError("nothing has been sent yet")
+        return self._response
+
+    def _late(self) -> FailureKind:
+        return "timeout" if self._deadline.expired() else "stall"

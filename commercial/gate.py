@@ -1,0 +1,216 @@
+"""The egress gate.
+
+The order inside is the product's promise: the seal is checked, then the egress row is made durable, then a connection
+is opened. When one of them fails, nothing has left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import aiohttp
+import msgspec
+
+from weighbridge.commercial.answer import DONE, StreamReading, error_code, read_document, retry_after
+from weighbridge.commercial.errors import REFUSALS, SealBroken, UpstreamFailed, UpstreamRefused
+from weighbridge.commercial.exchange import Exchange, open_session
+from weighbridge.commercial.sse import EventTooLarge, SseParser
+from weighbridge.config.clock import Clock
+from weighbridge.config.deadline import Deadline
+from weighbridge.config.ids import IdFactory
+from weighbridge.config.settings import CommercialSettings
+from weighbridge.config.usage import TokenMeter
+from weighbridge.masking.request import MaskedRequest
+from weighbridge.masking.seal import verify
+from weighbridge.observability.records import Egress
+
+MAX_DOCUMENT_BYTES = 32 * 1024 * 1024
+MAX_EVENT_BYTES = 4 * 1024 * 1024
+_MAX_ERROR_BYTES = 64 * 1024
+_NOT_A_STREAM = ("application/json", "text/html")
+
+
+class EgressJournal(Protocol):
+    """Where outward requests are recorded before they leave."""
+
+    async def record_egress(self, row: Egress) -> None:
+        """Returns when the row is durable; raises when it cannot be made so."""
+        ...
+
+
+@dataclass(slots=True)
+class EgressContext:
+    """What the record needs to know beside the request.
+
+    `egress_id` is written by the gate once the row is durable, for the attempt's own row; empty means nothing left.
+    """
+
+    attempt: int
+    reason: str
+    policy_version: str
+    egress_id: str = ""
+
+
+class _Asked(msgspec.Struct):
+    n: int | None = None
+
+
+class EgressGate:
+    """Sends masked requests to the one configured commercial API.
+
+    Args:
+        settings: `commercial` section.
+        journal: the ledger.
+        clock, ids: as everywhere.
+    """
+
+    def __init__(
+        self, settings: CommercialSettings, journal: EgressJournal, clock: Clock, ids: IdFactory
+    ) -> None:
+        self._settings = settings
+        self._journal = journal
+        self._clock = clock
+        self._ids = ids
+        self._session: aiohttp.ClientSession | None = None
+
+    @property
+    def configured(self) -> bool:
+        """Whether there is a commercial API at all."""
+        return self._settings.base_url is not None
+
+    async def close(self) -> None:
+        """Close every connection. Idempotent."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def complete(
+        self, masked: MaskedRequest, ctx: EgressContext, deadline: Deadline, meter: TokenMeter
+    ) -> bytes:
+        """The provider's whole answer, still masked: a JSON document with choices.
+
+        Raises:
+            SealBroken: nothing was sent.
+            UpstreamFailed: another road may serve.
+            UpstreamRefused: the provider refuses this request.
+            Exception: what the journal raises; nothing was sent.
+        """
+        exchange = await self._begin(masked, ctx, deadline, stream=False)
+        try:
+            await self._send(exchange, masked)
+            return read_document(await exchange.read(MAX_DOCUMENT_BYTES), meter)
+        finally:
+            exchange.close()
+
+    async def stream(
+        self, masked: MaskedRequest, ctx: EgressContext, deadline: Deadline, meter: TokenMeter
+    ) -> AsyncIterator[bytes]:
+        """The provider's answer as it comes: the JSON of each event, still masked, usage included, without `[DONE]`.
+
+        Ends normally only when the answer is whole: `[DONE]` came, or every choice has its `finish_reason`. Close the
+        iterator (`aclose`) when you stop early: that closes the connection at once.
+
+        Raises:
+            As `complete`.
+        """
+        exchange = await self._begin(masked, ctx, deadline, stream=True)
+        try:
+            await self._send(exchange, masked)
+            if exchange.header("content-type").lower().startswith(_NOT_A_STREAM):
+                raise UpstreamFailed("malformed")
+            reading = StreamReading(msgspec.json.decode(masked.body, type=_Asked).n or 1, meter)
+            parser = SseParser(MAX_EVENT_BYTES)
+            while piece := await exchange.piece():
+                for event in _events(parser, piece):
+                    if event.strip() == DONE:
+                        if not reading.began:
+                            raise UpstreamFailed("malformed")
+                        await exchange.drain()
+                        return
+                    reading.take(event)
+                    yield event
+            if not reading.finished:
+                raise UpstreamFailed("cut")
+        finally:
+            exchange.close()
+
+    async def _begin(
+        self, masked: MaskedRequest, ctx: EgressContext, deadline: Deadline, *, stream: bool
+    ) -> Exchange:
+        """Everything that must be true before a connection may be opened."""
+        if not verify(masked):
+            raise SealBroken
+        if masked.stream is not stream:
+            raise ValueError("a masked request is sent the way it was masked for")
+        if not self.configured:
+            raise UpstreamFailed("connect")
+        limit = deadline.within(self._settings.total_timeout_s)
+        egress_id = self._ids.new()
+        try:
+            async with asyncio.timeout(limit.remaining()) as waiting:
+                await self._journal.record_egress(self._row(masked, ctx, egress_id))
+        except TimeoutError:
+            if not waiting.expired():
+                raise
+            raise UpstreamFailed("timeout") from None
+        ctx.egress_id = egress_id
+        if self._session is None:
+            self._session = open_session()
+        return Exchange(self._session, self._settings, limit)
+
+    def _row(self, masked: MaskedRequest, ctx: EgressContext, egress_id: str) -> Egress:
+        return Egress(
+            egress_id=egress_id,
+            request_id=masked.request_id,
+            attempt=ctx.attempt,
+            at_ns=self._clock.wall_ns(),
+            endpoint=self._url,
+            reason=ctx.reason,
+            body_hash=masked.body_hash,
+            body_bytes=len(masked.body),
+            entities=dict(masked.entities),
+            policy_version=ctx.policy_version,
+            detector_version=masked.detector_version,
+        )
+
+    async def _send(self, exchange: Exchange, masked: MaskedRequest) -> None:
+        """Send, and return only when an answer with status 200 has begun."""
+        await exchange.send(self._url, self._headers(masked), masked.body)
+        status = exchange.status
+        if status == 200:
+            return
+        if status not in REFUSALS:
+            wait = retry_after(exchange.header("retry-after"), self._clock.wall_ns() / 1e9)
+            raise UpstreamFailed("status", status=status, retry_after_s=wait)
+        try:
+            body = await exchange.read(_MAX_ERROR_BYTES)
+        except UpstreamFailed:
+            body = None
+        raise UpstreamRefused(status, error_code(body)) from None
+
+    @property
+    def _url(self) -> str:
+        return f"{(self._settings.base_url or '').rstrip('/')}/chat/completions"
+
+    def _headers(self, masked: MaskedRequest) -> dict[str, str]:
+        """All the headers there are, made from nothing of the caller's."""
+        headers = {
+            "accept": "text/event-stream" if masked.stream else "application/json",
+            "accept-encoding": "identity" if masked.stream else "gzip, deflate",
+            "content-type": "application/json",
+            "user-agent": "weighbridge",
+            "x-request-id": masked.request_id,
+        }
+        if self._settings.api_key is not None:
+            headers["authorization"] = f"Bearer {self._settings.api_key.get_secret_value()}"
+        return headers
+
+
+def _events(parser: SseParser, piece: bytes) -> list[bytes]:
+    try:
+        return parser.feed(piece)
+    except EventTooLarge:
+        raise UpstreamFailed("malformed") from None

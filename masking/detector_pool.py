@@ -1,0 +1,190 @@
+"""The detector processes and the queue before them. Whatever goes wrong here is a refusal."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Protocol
+
+from weighbridge.config.deadline import Deadline
+from weighbridge.masking.detector_child import ChildLost
+from weighbridge.masking.entities import Span
+from weighbridge.masking.errors import MaskingRefused, Reason
+
+log = logging.getLogger(__name__)
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 30.0
+
+
+class Child(Protocol):
+    """What the pool needs of a `DetectorChild`."""
+
+    detector_version: str
+
+    async def find(self, texts: Sequence[str], limit_s: float) -> list[list[Span]]: ...
+    async def gone(self) -> None: ...
+    async def kill(self) -> None: ...
+
+
+class _Job:
+    __slots__ = ("found", "texts")
+
+    def __init__(self, texts: Sequence[str], found: asyncio.Future[list[list[Span]]]) -> None:
+        self.texts = texts
+        self.found = found
+
+    def refuse(self, reason: Reason) -> None:
+        if not self.found.done():
+            self.found.set_exception(MaskingRefused(reason))
+
+
+class DetectorPool:
+    """Keeps `workers` processes alive and hands them texts, first come first served.
+
+    Args:
+        start_child: starts one process; raises ChildLost.
+        workers: number of processes.
+        max_queue: texts that may wait for a process.
+        task_timeout_s: seconds one task may take, waiting included; a process that takes longer is killed.
+    """
+
+    def __init__(
+        self,
+        start_child: Callable[[], Coroutine[Any, Any, Child]],
+        *,
+        workers: int,
+        max_queue: int,
+        task_timeout_s: float,
+    ) -> None:
+        self._start_child = start_child
+        self._workers = workers
+        self._max_queue = max_queue
+        self._limit_s = task_timeout_s
+        self._jobs: deque[_Job] = deque()
+        self._arrived = asyncio.Event()
+        self._live = 0
+        self._hopeful = 0
+        self._tasks: list[asyncio.Task[None]] = []
+        self._first_try = asyncio.Event()
+        self.detector_version = ""
+
+    @property
+    def ready(self) -> bool:
+        """Whether a process is up with its detectors loaded."""
+        return self._live > 0
+
+    async def start(self) -> None:
+        """Start the processes; returns when the first one is ready or could not be started. Never raises: without
+        detectors the gateway serves on and refuses what would leave; starting is tried again in the background."""
+        self._hopeful = self._workers
+        for number in range(self._workers):
+            self._tasks.append(asyncio.create_task(self._keep_alive(), name=f"masking-{number}"))
+        await self._first_try.wait()
+
+    async def close(self) -> None:
+        """End every process; what waits is refused. Idempotent."""
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._live = self._hopeful = 0
+        self._refuse_all()
+
+    async def find(self, texts: Sequence[str], deadline: Deadline) -> list[list[Span]]:
+        """For each text its merged spans.
+
+        Raises:
+            MaskingRefused: `overloaded`, `timeout` or `detector_failed`.
+        """
+        if not self._live and not self._hopeful:
+            raise MaskingRefused("detector_failed")
+        if len(self._jobs) >= self._max_queue:
+            raise MaskingRefused("overloaded")
+        job = _Job(texts, asyncio.get_running_loop().create_future())
+        self._jobs.append(job)
+        self._arrived.set()
+        try:
+            async with asyncio.timeout(min(self._limit_s, deadline.remaining())):
+                return await job.found
+        except TimeoutError:
+            raise MaskingRefused("timeout") from None
+        finally:
+            if job in self._jobs:
+                self._jobs.remove(job)
+
+    def _refuse_all(self) -> None:
+        while self._jobs:
+            self._jobs.popleft().refuse("detector_failed")
+
+    async def _keep_alive(self) -> None:
+        pause = _FIRST_PAUSE_S
+        hopeful = True
+        while True:
+            try:
+                child = await self._start_child()
+            except ChildLost:
+                log.error("a masking process could not be started; next try in %.1f s", pause)
+                if hopeful:
+                    hopeful = False
+                    self._hopeful -= 1
+                if not self._live and not self._hopeful:
+                    self._refuse_all()
+                self._first_try.set()
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE_S)
+                continue
+            if not hopeful:
+                hopeful = True
+                self._hopeful += 1
+            pause = _FIRST_PAUSE_S
+            self._live += 1
+            self.detector_version = child.detector_version
+            self._first_try.set()
+            try:
+                await self._serve(child)
+            except Exception as exc:  # a fault of ours must not end the keeping of detectors
+                log.error("masking: %s while a process was served", type(exc).__name__)
+            finally:
+                self._live -= 1
+                await child.kill()
+            log.warning("a masking process was lost; starting another")
+
+    async def _serve(self, child: Child) -> None:
+        """Work with `child` until it is lost."""
+        gone = asyncio.ensure_future(child.gone())
+        try:
+            while True:
+                job = await self._next(gone)
+                if job is None:
+                    return
+                try:
+                    spans = await child.find(job.texts, self._limit_s)
+                except MaskingRefused as refusal:
+                    job.refuse(refusal.reason)
+                except ChildLost:
+                    job.refuse("detector_failed")
+                    return
+                except BaseException:
+                    job.refuse("detector_failed")
+                    raise
+                else:
+                    if not job.found.done():
+                        job.found.set_result(spans)
+        finally:
+            gone.cancel()
+
+    async def _next(self, gone: asyncio.Future[None]) -> _Job | None:
+        """The next job; None when the process ended first."""
+        while not gone.done():
+            if self._jobs:
+                return self._jobs.popleft()
+            self._arrived.clear()
+            arrived = asyncio.ensure_future(self._arrived.wait())
+            either: set[asyncio.Future[Any]] = {arrived, gone}
+            try:
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                arrived.cancel()
+        return None

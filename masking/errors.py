@@ -1,0 +1,45 @@
+"""Why a request may not leave."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+Reason = Literal[
+    "placeholder_shaped_input",
+    "not_text",
+    "too_large",
+    "unknown_field_type",
+    "bad_arguments",
+    "key_hit",
+    "number",
+    "detector_failed",
+    "timeout",
+    "overloaded",
+    "internal",
+]
+"""A closed set, fit for a metric label.
+
+- placeholder_shaped_input: the request already holds something that looks like one of our placeholders.
+- not_text: an image, sound, file or unknown content part.
+- too_large: more characters than `masking.max_chars`.
+- unknown_field_type: a field has a type or value that the walker does not know.
+- bad_arguments: tool-call arguments are not JSON.
+- key_hit: a dictionary key or a name holds a value that would have to be masked.
+- number: a bare number of seven or more digits stands where no text can replace it.
+- detector_failed: the detector process died, answered nonsense or could not be started.
+- timeout, overloaded: it took too long; its queue is full.
+- internal: our own fault.
+"""
+
+REASONS: tuple[Reason, ...] = get_args(Reason)
+
+PASSING: frozenset[Reason] = frozenset({"detector_failed", "timeout", "overloaded", "internal"})
+"""Reasons that lie in us; the same request may pass later. All others lie in the request itself."""
+
+
+class MaskingRefused(Exception):
+    """The request must not leave; terminal for every outward road. Carries a reason code and nothing of the text."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason)
+        self.reason: Reason = reason

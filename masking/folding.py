@@ -1,0 +1,81 @@
+"""Folding: one spelling for detectors to read, with a way back to the original places.
+
+Compatibility forms (NFKC, character by character), digits of any script, and every dash become their plain form;
+invisible characters are taken out. A text folded once does not change when folded again.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+# Invisible though not in category Cf: combining grapheme joiner, Hangul fillers, Mongolian and variation selectors.
+_INVISIBLE = {
+    0x034F,
+    0x115F,
+    0x1160,
+    0x17B4,
+    0x17B5,
+    0x3164,
+    0xFFA0,
+    *range(0x180B, 0x1810),
+    *range(0xFE00, 0xFE10),
+}
+# Dash-like though not in category Pd: soft uses of minus, hyphen bullet, box drawing.
+_DASHES = {0x2043, 0x2212, 0x02D7, 0x2500, 0x30FC, 0xFF70}
+
+
+class _Table(dict[int, str]):
+    """A `str.translate` table that learns each character when it first meets it."""
+
+    def __missing__(self, code: int) -> str:
+        folded = self[code] = _fold_char(chr(code))
+        return folded
+
+
+def _fold_char(char: str) -> str:
+    code = ord(char)
+    if code < 0x80:
+        return char
+    if code in _INVISIBLE or 0xE0100 <= code <= 0xE01EF or unicodedata.category(char) == "Cf":
+        return ""
+    if code in _DASHES or unicodedata.category(char) == "Pd":
+        return "-"
+    if unicodedata.category(char) == "Nd":
+        return str(unicodedata.decimal(char))
+    plain = unicodedata.normalize("NFKC", char)
+    return plain if plain == char else "".join(map(_fold_char, plain))
+
+
+_TABLE = _Table()
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """A folded text. `origin[i]` is the place in the original of folded character `i`; None when nothing changed."""
+
+    text: str
+    origin: Sequence[int] | None
+
+    def original_span(self, start: int, end: int) -> tuple[int, int]:
+        """The place in the original of a non-empty span of the folded text."""
+        if self.origin is None:
+            return start, end
+        return self.origin[start], self.origin[end - 1] + 1
+
+
+def fold(text: str) -> Folded:
+    """Fold `text` and keep the way back."""
+    folded = fold_text(text)
+    if folded == text:
+        return Folded(text, None)
+    origin: list[int] = []
+    for place, char in enumerate(text):
+        origin.extend([place] * len(_TABLE[ord(char)]))
+    return Folded(folded, origin)
+
+
+def fold_text(text: str) -> str:
+    """The folded text alone."""
+    return text if text.isascii() else text.translate(_TABLE)

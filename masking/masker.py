@@ -1,0 +1,165 @@
+"""From a request body to the only thing that may leave."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import secrets
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import msgspec
+
+from weighbridge.config.clock import Clock
+from weighbridge.config.deadline import Deadline
+from weighbridge.config.settings import MaskingSettings
+from weighbridge.masking.backstop import leftovers
+from weighbridge.masking.body import Plan, plan_body, with_instruction
+from weighbridge.masking.detector_child import DetectorChild
+from weighbridge.masking.detector_pool import Child, DetectorPool
+from weighbridge.masking.entities import PLACEHOLDER_SHAPE, Span, gaps
+from weighbridge.masking.errors import MaskingRefused
+from weighbridge.masking.request import MaskedRequest
+from weighbridge.masking.seal import seal_request
+from weighbridge.masking.vault import Mint, derive_key
+from weighbridge.masking.walker import Leaf, Walker, Whole, render, total_chars
+
+log = logging.getLogger(__name__)
+
+
+class Masker:
+    """Masks requests with a pool of detector processes.
+
+    Args:
+        settings: `masking` section.
+        clock: as everywhere.
+        start_child: starts one detector process; tests pass their own.
+    """
+
+    def __init__(
+        self,
+        settings: MaskingSettings,
+        clock: Clock,
+        *,
+        start_child: Callable[[], Coroutine[Any, Any, Child]] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        secret = settings.secret
+        self._secret = secrets.token_bytes(32) if secret is None else secret.get_secret_value().encode()
+        self._pool = DetectorPool(
+            start_child or (lambda: DetectorChild.start(settings.score_threshold)),
+            workers=settings.workers,
+            max_queue=settings.max_queue,
+            task_timeout_s=settings.task_timeout_s,
+        )
+
+    @property
+    def ready(self) -> bool:
+        """Whether a detector process is up."""
+        return self._pool.ready
+
+    async def start(self) -> None:
+        """Start the detector processes. Never raises; see `ready`."""
+        await self._pool.start()
+
+    async def close(self) -> None:
+        """End the detector processes. Idempotent."""
+        await self._pool.close()
+
+    async def mask(
+        self,
+        body: dict[str, Any],
+        *,
+        request_id: str,
+        upstream_model: str,
+        conversation: str,
+        deadline: Deadline,
+    ) -> MaskedRequest:
+        """Build the masked request.
+
+        Args:
+            body: the decoded chat-completions body; not changed.
+            request_id: the id made at admission.
+            upstream_model: model name for the commercial API.
+            conversation: whose placeholders these are, tenant included: the same value has the same placeholder in
+                requests of one conversation and unrelated ones in others.
+            deadline: the request's; `masking.task_timeout_s` shortens it.
+
+        Raises:
+            MaskingRefused: it must not leave.
+        """
+        try:
+            return await self._mask(body, request_id, upstream_model, conversation, deadline)
+        except MaskingRefused:
+            raise
+        except Exception as exc:
+            # The exception may hold text; only its class is told.
+            log.error("masking failed with %s", type(exc).__name__)
+            raise MaskingRefused("internal") from None
+
+    async def _mask(
+        self,
+        body: dict[str, Any],
+        request_id: str,
+        upstream_model: str,
+        conversation: str,
+        deadline: Deadline,
+    ) -> MaskedRequest:
+        walker = Walker()
+        plan = plan_body(body, walker, upstream_model, derive_key(self._secret, "ids", conversation))
+        if total_chars(walker.texts) > self._settings.max_chars:
+            raise MaskingRefused("too_large")
+        found = await self._pool.find(walker.texts, deadline)
+        mint = Mint(derive_key(self._secret, "placeholders", conversation))
+        outward = _fill_in(plan, walker, found, mint)
+        final = msgspec.json.encode(outward)
+        return seal_request(
+            request_id=request_id,
+            body=final,
+            stream=plan.stream,
+            entities=mint.counts(),
+            detector_version=self._pool.detector_version,
+            body_hash=keyed_hash(self._secret, final),
+            vault=mint.vault(plan.json_answer),
+        )
+
+
+def keyed_hash(secret: bytes, body: bytes) -> str:
+    """What the egress record keeps of the bytes: nobody without the secret can test a guess against it."""
+    return hmac.digest(derive_key(secret, "egress record"), body, hashlib.sha256).hex()
+
+
+def mask_text(text: str, spans: list[Span], mint: Mint) -> str:
+    """`text` with a placeholder for each span, and for whatever the second look still finds between them."""
+    pieces: list[str] = []
+    for number, gap in enumerate(gaps(text, spans)):
+        if number:
+            start, end, entity = spans[number - 1]
+            pieces.append(mint.placeholder(entity, text[start:end]))
+        left = leftovers(gap)
+        for part, rest in enumerate(gaps(gap, left)):
+            if part:
+                start, end, entity = left[part - 1]
+                pieces.append(mint.placeholder(entity, gap[start:end]))
+            pieces.append(rest)
+    return "".join(pieces)
+
+
+def _fill_in(plan: Plan, walker: Walker, found: list[list[Span]], mint: Mint) -> dict[str, Any]:
+    if any(entity == PLACEHOLDER_SHAPE for spans in found for _, _, entity in spans):
+        raise MaskingRefused("placeholder_shaped_input")
+    if any(found[at] or leftovers(walker.texts[at]) for at in walker.names):
+        raise MaskingRefused("key_hit")
+    masked = [mask_text(text, spans, mint) for text, spans in zip(walker.texts, found, strict=True)]
+
+    def fill(node: Leaf | Whole) -> str:
+        if isinstance(node, Leaf):
+            return masked[node.at]
+        return mint.placeholder(node.entity, node.text) if node.text else ""
+
+    outward: dict[str, Any] = render(plan.tree, fill)
+    if mint.counts():
+        outward["messages"] = with_instruction(outward["messages"])
+    return outward

@@ -1,0 +1,218 @@
+"""Putting the values back into an answer.
+
+Only placeholders of this very request are known; any other stays as it is. Text is replaced in the channels a caller
+reads: content, reasoning, refusal and the arguments of tool calls. `logprobs` keep the masked tokens, because a
+restored value has no token probabilities.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from weighbridge.masking.entities import PLACEHOLDER
+from weighbridge.masking.vault import Vault
+
+TEXT_CHANNELS = ("content", "reasoning_content", "reasoning", "refusal")
+
+
+def restore_completion(vault: Vault, payload: bytes) -> bytes:
+    """A whole `chat.completion` document with the values put back.
+
+    Raises:
+        ValueError: `payload` is not JSON.
+    """
+    if not len(vault):
+        return payload
+    document = msgspec.json.decode(payload)
+    if not isinstance(document, dict):
+        return payload
+    for choice in _dicts(document.get("choices")):
+        message = choice.get("message")
+        if isinstance(message, dict):
+            _restore_message(vault, message)
+    return msgspec.json.encode(document)
+
+
+def _restore_message(vault: Vault, message: dict[str, Any]) -> None:
+    for channel in TEXT_CHANNELS:
+        if isinstance(message.get(channel), str):
+            message[channel] = substitute(vault, message[channel], escaped=is_escaped(vault, channel))
+    for part in _dicts(message.get("content")):
+        if isinstance(part.get("text"), str):
+            part["text"] = substitute(vault, part["text"], escaped=vault.json_answer)
+    for function in functions_of(message):
+        if isinstance(function.get("arguments"), str):
+            function["arguments"] = substitute(vault, function["arguments"], escaped=True)
+
+
+def functions_of(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """The functions called in a message, the old single `function_call` included."""
+    called = [call.get("function") for call in _dicts(message.get("tool_calls"))]
+    return [function for function in (*called, message.get("function_call")) if isinstance(function, dict)]
+
+
+def is_escaped(vault: Vault, channel: str) -> bool:
+    """Whether values in this text channel stand inside JSON."""
+    return channel == "content" and vault.json_answer
+
+
+def substitute(vault: Vault, text: str, *, escaped: bool) -> str:
+    """`text` with every known placeholder replaced; `escaped` writes values as they stand inside a JSON string."""
+    if "[" not in text:
+        return text
+
+    def original(match: Any) -> str:
+        value = vault.original(match.group())
+        if value is None:
+            return str(match.group())
+        return json.dumps(value, ensure_ascii=False)[1:-1] if escaped else value
+
+    return PLACEHOLDER.sub(original, text)
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+class _Held:
+    """The end of one channel's text that may still become a placeholder; never as long as one."""
+
+    __slots__ = ("_escaped", "_text", "_vault")
+
+    def __init__(self, vault: Vault, escaped: bool) -> None:
+        self._vault = vault
+        self._escaped = escaped
+        self._text = ""
+
+    def push(self, text: str) -> str:
+        """Take text in, give out what is settled."""
+        text = self._text + text
+        opening = text.rfind("[")
+        settled = opening if opening >= 0 and self._vault.could_begin(text[opening:]) else len(text)
+        self._text = text[settled:]
+        return substitute(self._vault, text[:settled], escaped=self._escaped)
+
+    def flush(self) -> str:
+        """Give out the rest: it did not become a placeholder."""
+        rest, self._text = self._text, ""
+        return rest
+
+
+_Channel = tuple[str, int]
+"""A text channel's name and 0, or `tool_calls` and the call's index."""
+
+
+class StreamRestorer:
+    """Restores a streamed answer chunk by chunk. Events are the JSON of `chat.completion.chunk`s, without `data:`.
+
+    Each choice and each channel has its own hold-back, so nothing waits for anything else. What is held goes out before
+    the choice's `finish_reason`, before a usage chunk, and at `finish`.
+    """
+
+    def __init__(self, vault: Vault) -> None:
+        self._vault = vault
+        self._held: dict[int, dict[_Channel, _Held]] = {}
+        self._envelope: dict[str, Any] = {}
+
+    def feed(self, event: bytes) -> list[bytes]:
+        """The events to send on for this one: mostly one, none while all its text is held.
+
+        Raises:
+            ValueError: `event` is not JSON.
+        """
+        if not len(self._vault):
+            return [event]
+        chunk = msgspec.json.decode(event)
+        if not isinstance(chunk, dict):
+            return [event]
+        choices = _dicts(chunk.get("choices"))
+        if not choices:
+            return [*self.finish(), event]
+        self._envelope = {key: value for key, value in chunk.items() if key not in ("choices", "usage")}
+        ready: list[bytes] = []
+        changed = emptied = False
+        for choice in choices:
+            before, differs, hollow = self._restore_choice(choice)
+            ready.extend(before)
+            changed, emptied = changed or differs, emptied or hollow
+        if emptied and chunk.get("usage") is None and all(map(_says_nothing, choices)):
+            return ready
+        return [*ready, msgspec.json.encode(chunk) if changed else event]
+
+    def finish(self) -> list[bytes]:
+        """What is still held, as events."""
+        return [event for index in list(self._held) for event in self._release(index)]
+
+    def _restore_choice(self, choice: dict[str, Any]) -> tuple[list[bytes], bool, bool]:
+        """Events to send before; whether the choice was changed; whether a text in it became empty."""
+        index = _number(choice.get("index"))
+        delta = choice.get("delta")
+        final = choice.get("finish_reason") is not None
+        held = self._held.setdefault(index, {})
+        changed = emptied = False
+        for channel, holder, field in _channels(delta if isinstance(delta, dict) else {}):
+            text = holder[field]
+            buffer = held.get(channel)
+            if buffer is None:
+                escaped = channel[0] not in TEXT_CHANNELS or is_escaped(self._vault, channel[0])
+                buffer = held[channel] = _Held(self._vault, escaped)
+            holder[field] = buffer.push(text) + (buffer.flush() if final else "")
+            changed = changed or holder[field] != text
+            emptied = emptied or (bool(text) and not holder[field])
+        return (self._release(index) if final else []), changed, emptied
+
+    def _release(self, index: int) -> list[bytes]:
+        delta: dict[str, Any] = {}
+        for (name, call), buffer in self._held.pop(index, {}).items():
+            rest = buffer.flush()
+            if not rest:
+                continue
+            if name == "tool_calls":
+                delta.setdefault(name, []).append({"index": call, "function": {"arguments": rest}})
+            else:
+                delta[name] = {"arguments": rest} if name == "function_call" else rest
+        if not delta:
+            return []
+        choice = {"index": index, "delta": delta, "finish_reason": None}
+        return [msgspec.json.encode({**self._envelope, "choices": [choice]})]
+
+
+def _channels(delta: dict[str, Any]) -> list[tuple[_Channel, dict[str, Any], str]]:
+    """Where text stands in a delta: the channel, the object and the field that holds it."""
+    found: list[tuple[_Channel, dict[str, Any], str]] = [
+        ((name, 0), delta, name) for name in TEXT_CHANNELS if isinstance(delta.get(name), str)
+    ]
+    for place, call in enumerate(_dicts(delta.get("tool_calls"))):
+        function = call.get("function")
+        if isinstance(function, dict) and isinstance(function.get("arguments"), str):
+            found.append((("tool_calls", _number(call.get("index", place))), function, "arguments"))
+    legacy = delta.get("function_call")
+    if isinstance(legacy, dict) and isinstance(legacy.get("arguments"), str):
+        found.append((("function_call", 0), legacy, "arguments"))
+    return found
+
+
+def _says_nothing(choice: dict[str, Any]) -> bool:
+    """Whether a choice of a chunk carries neither text nor anything else a caller could need."""
+    if choice.get("finish_reason") is not None or choice.get("logprobs"):
+        return False
+    delta = choice.get("delta")
+    return not isinstance(delta, dict) or all(_nothing(name, value) for name, value in delta.items())
+
+
+def _nothing(name: str, value: Any) -> bool:
+    if name == "tool_calls":
+        return all(
+            set(call) <= {"index", "function"} and _nothing("", call.get("function"))
+            for call in _dicts(value)
+        )
+    if isinstance(value, dict):
+        return set(value) <= {"arguments"} and not value.get("arguments")
+    return value is None or value == ""
+
+
+def _number(index: Any) -> int:
+    return index if isinstance(index, int) else 0

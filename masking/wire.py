@@ -1,0 +1,71 @@
+"""The messages between the gateway and a detector process: msgpack behind a four-byte length, over pipes.
+
+Text goes in; only places and types come out.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import msgspec
+
+LENGTH = struct.Struct(">I")
+MAX_FRAME = 256 * 1024 * 1024
+"""Bytes. Far above any legal message; a longer one is nonsense."""
+
+
+class Setup(msgspec.Struct, frozen=True, tag=True):
+    """First message to the child."""
+
+    score_threshold: float
+
+
+class Task(msgspec.Struct, frozen=True, tag=True):
+    """Texts to look at. The child's kernel ends it when `limit_s` seconds are over."""
+
+    id: int
+    limit_s: float
+    texts: tuple[str, ...]
+
+
+class Ready(msgspec.Struct, frozen=True, tag=True):
+    """The answer to Setup, once the detectors are loaded."""
+
+    detector_version: str
+
+
+class Found(msgspec.Struct, frozen=True, tag=True):
+    """For each text of task `id`, merged spans in code points of that text."""
+
+    id: int
+    spans: list[list[tuple[int, int, str]]]
+
+
+class Failed(msgspec.Struct, frozen=True, tag=True):
+    """A detector raised on task `id`. `error` is the exception's class name, never its message."""
+
+    id: int
+    error: str
+
+
+Question = Setup | Task
+Answer = Ready | Found | Failed
+
+_encoder = msgspec.msgpack.Encoder()
+_questions: msgspec.msgpack.Decoder[Question] = msgspec.msgpack.Decoder(Question)
+_answers: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
+
+
+def frame(message: Question | Answer) -> bytes:
+    body = _encoder.encode(message)
+    return LENGTH.pack(len(body)) + body
+
+
+def question(body: bytes) -> Question:
+    """Raises msgspec.DecodeError when `body` is no question."""
+    return _questions.decode(body)
+
+
+def answer(body: bytes) -> Answer:
+    """Raises msgspec.DecodeError when `body` is no answer."""
+    return _answers.decode(body)

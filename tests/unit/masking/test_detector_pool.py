@@ -1,0 +1,173 @@
+"""The queue before the detector processes: every fault is a refusal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests.unit.masking.fakes import Children
+from weighbridge.config.clock import SystemClock
+from weighbridge.config.deadline import Deadline
+from weighbridge.masking.detector_pool import DetectorPool
+from weighbridge.masking.errors import MaskingRefused, Reason
+
+CLOCK = SystemClock()
+
+
+def soon(seconds: float = 10) -> Deadline:
+    return Deadline.after(CLOCK, seconds)
+
+
+@asynccontextmanager
+async def pool_of(
+    children: Children, *, workers: int = 1, max_queue: int = 4, limit_s: float = 10
+) -> AsyncIterator[DetectorPool]:
+    pool = DetectorPool(children.start, workers=workers, max_queue=max_queue, task_timeout_s=limit_s)
+    await pool.start()
+    try:
+        yield pool
+    finally:
+        await pool.close()
+
+
+async def refusal(asked: Coroutine[Any, Any, object]) -> Reason:
+    with pytest.raises(MaskingRefused) as raised:
+        await asked
+    return raised.value.reason
+
+
+async def test_texts_go_in_and_spans_come_out() -> None:
+    async with pool_of(Children()) as pool:
+        assert pool.ready
+        assert pool.detector_version == "fake-1"
+        assert await pool.find(["a XXbXX c", "none"], soon()) == [[(2, 7, "PHONE")], []]
+
+
+async def test_a_full_queue_refuses_and_an_abandoned_place_is_free_again() -> None:
+    children = Children()
+    async with pool_of(children, max_queue=1) as pool:
+        child = children.started[0]
+        child.free.clear()
+        running = asyncio.create_task(pool.find(["one"], soon()))
+        await child.busy.wait()
+        waiting = asyncio.create_task(pool.find(["two"], soon()))
+        await asyncio.sleep(0)
+        assert await refusal(pool.find(["three"], soon())) == "overloaded"
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        again = asyncio.create_task(pool.find(["four"], soon()))
+        child.free.set()
+        assert await running == [[]]
+        assert await again == [[]]
+        assert [list(asked) for asked in child.asked] == [["one"], ["four"]]
+
+
+async def test_a_task_that_overruns_is_refused_and_its_process_replaced() -> None:
+    children = Children()
+    async with pool_of(children, limit_s=0.05) as pool:
+        children.started[0].free.clear()
+        children.another.clear()
+        assert await refusal(pool.find(["slow"], soon())) == "timeout"
+        await children.another.wait()
+        assert children.started[0].killed
+        assert await pool.find(["XXaXX"], soon()) == [[(0, 5, "PHONE")]]
+
+
+async def test_a_request_past_its_deadline_is_refused_and_the_process_kept() -> None:
+    children = Children()
+    async with pool_of(children) as pool:
+        child = children.started[0]
+        child.free.clear()
+        assert await refusal(pool.find(["late"], soon(0.05))) == "timeout"
+        child.free.set()
+        assert await pool.find(["next"], soon()) == [[]]
+        assert len(children.started) == 1
+
+
+async def test_a_process_that_dies_at_work_refuses_that_request_alone() -> None:
+    children = Children()
+    async with pool_of(children) as pool:
+        child = children.started[0]
+        child.free.clear()
+        running = asyncio.create_task(pool.find(["one"], soon()))
+        await child.busy.wait()
+        waiting = asyncio.create_task(pool.find(["two"], soon()))
+        await asyncio.sleep(0)
+        child.ended.set()
+        assert await refusal(running) == "detector_failed"
+        assert await waiting == [[]]
+        assert len(children.started) == 2
+
+
+async def test_a_process_that_dies_idle_is_replaced_before_anybody_asks() -> None:
+    children = Children()
+    async with pool_of(children) as pool:
+        children.another.clear()
+        children.started[0].ended.set()
+        await children.another.wait()
+        assert await pool.find(["XXaXX"], soon()) == [[(0, 5, "PHONE")]]
+
+
+async def test_without_any_process_requests_are_refused_at_once_and_starting_is_tried_again() -> None:
+    children = Children()
+    children.fail = True
+    async with pool_of(children) as pool:
+        assert not pool.ready
+        assert await refusal(pool.find(["a"], soon())) == "detector_failed"
+        children.fail = False
+        await asyncio.wait_for(children.another.wait(), 10)
+        await asyncio.sleep(0)
+        assert await pool.find(["a"], soon()) == [[]]
+
+
+async def test_when_the_last_process_cannot_be_replaced_waiting_requests_are_refused() -> None:
+    children = Children()
+    async with pool_of(children) as pool:
+        child = children.started[0]
+        child.free.clear()
+        running = asyncio.create_task(pool.find(["one"], soon()))
+        await child.busy.wait()
+        waiting = asyncio.create_task(pool.find(["two"], soon()))
+        await asyncio.sleep(0)
+        children.fail = True
+        child.ended.set()
+        assert await refusal(running) == "detector_failed"
+        assert await refusal(waiting) == "detector_failed"
+
+
+async def test_a_detector_that_raises_is_a_refusal() -> None:
+    def broken(text: str) -> list[tuple[int, int, str]]:
+        raise MaskingRefused("detector_failed")
+
+    children = Children(broken)
+    async with pool_of(children) as pool:
+        assert await refusal(pool.find(["a"], soon())) == "detector_failed"
+        assert len(children.started) == 1
+
+
+async def test_a_fault_of_our_own_while_serving_does_not_end_the_keeping_of_processes() -> None:
+    def broken(text: str) -> list[tuple[int, int, str]]:
+        raise KeyError(text)
+
+    children = Children(broken)
+    async with pool_of(children) as pool:
+        for _ in range(2):
+            assert await refusal(pool.find(["a"], soon())) == "detector_failed"
+        assert len(children.started) >= 2
+
+
+async def test_closing_refuses_what_waits_and_ends_every_process() -> None:
+    children = Children()
+    async with pool_of(children, workers=2) as pool:
+        for child in children.started:
+            child.free.clear()
+        asked = [asyncio.create_task(pool.find([str(n)], soon())) for n in range(4)]
+        await asyncio.gather(*(child.busy.wait() for child in children.started))
+        await pool.close()
+        assert [await refusal(task) for task in asked] == ["detector_failed"] * 4
+        assert all(child.killed for child in children.started)
+        assert await refusal(pool.find(["x"], soon())) == "detector_failed"

@@ -1,0 +1,230 @@
+"""The real detectors, in their real process."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+import unicodedata
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from weighbridge.config.clock import SystemClock
+from weighbridge.config.deadline import Deadline
+from weighbridge.config.settings import MaskingSettings
+from weighbridge.masking.detector_child import COMMAND, DetectorChild
+from weighbridge.masking.masker import Masker
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+CLOCK = SystemClock()
+STARTED: list[DetectorChild] = []
+
+# A process whose every connection attempt and name look-up ends it.
+_GUARDED = (
+    "import socket, os\n"
+    "def deny(*args, **kwargs): os._exit(7)\n"
+    "socket.getaddrinfo = socket.gethostbyname = socket.create_connection = deny\n"
+    "socket.socket.connect = socket.socket.connect_ex = deny\n"
+    "from weighbridge.masking.worker import main\nmain()"
+)
+
+
+async def _start() -> DetectorChild:
+    child = await DetectorChild.start(0.35, (*COMMAND[:2], "-c", _GUARDED))
+    STARTED.append(child)
+    return child
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def masker() -> AsyncIterator[Masker]:
+    made = Masker(MaskingSettings(), CLOCK, start_child=_start)
+    await made.start()
+    assert made.ready
+    yield made
+    await made.close()
+
+
+async def entities(masker: Masker, text: str) -> dict[str, int]:
+    return dict((await _mask(masker, text)).entities)
+
+
+async def _mask(masker: Masker, text: str, **body: Any) -> Any:
+    return await masker.mask(
+        {"messages": [{"role": "user", "content": text}], **body},
+        request_id="r",
+        upstream_model="m",
+        conversation="t/c",
+        deadline=Deadline.after(CLOCK, 30),
+    )
+
+
+VALUES = [
+    ("900101-1234567", "RRN"),
+    ("900101 - 1234567", "RRN"),
+    ("9001011234567", "RRN"),
+    ("201231-3876543", "RRN"),
+    ("900101-1******", "RRN"),
+    ("920715-6238941", "FRN"),
+    ("137-86-20471", "BRN"),
+    ("M12345678", "PASSPORT"),
+    ("M123A4567", "PASSPORT"),
+    ("C8842019", "PASSPORT"),
+    ("11-22-333333-44", "LICENSE"),
+    ("010-1234-5678", "PHONE"),
+    ("01012345678", "PHONE"),
+    ("010 1234 5678", "PHONE"),
+    ("+82 10-1234-5678", "PHONE"),
+    ("02-123-4567", "PHONE"),
+    ("02)123-4567", "PHONE"),
+    ("031-123-4567", "PHONE"),
+    ("212-555-5555", "PHONE"),
+    ("110-123-456789", "ACCOUNT"),
+    ("523-14-394-9446", "ACCOUNT"),
+    ("12가 4827", "PLATE"),
+    ("hong.gd+x@example.com", "EMAIL"),
+    ("a@corp.internal", "EMAIL"),
+    ("root@host", "EMAIL"),
+    ("5555-5555-5555-4444", "CARD"),
+    ("4111 1111 1111 1111", "CARD"),
+    ("GB82 WEST 1234 5698 7654 32", "IBAN"),
+    ("536-22-8145", "SSN"),
+    ("10.20.30.40", "IP"),
+    ("2001:db8::ff00:42:8329", "IP"),
+    ("00:1A:2B:3C:4D:5E", "MAC"),
+    ("123e4567-e89b-12d3-a456-426614174000", "UUID"),
+    ("https://user:pw@a.kr:8443/x?token=abc", "URL"),
+    ("postgres://u:p@db:5432/x", "URL"),
+    ("www.example.com/me", "URL"),
+    ("1989년 3월 22일", "DATE"),
+    ("1990-01-31", "DATE"),
+    ("2006. 9. 11", "DATE"),
+    ("March 22, 1989", "DATE"),
+    ("3J98t1WpEZ73CNmQviecrnyiWrnqRhWNLy", "WALLET"),
+]
+PARTICLES = ("", "은", "이고", "에게서", "으로", "입니다.")
+
+
+def _wide(value: str) -> str:
+    return "".join(chr(ord(char) + 0xFEE0) if "!" <= char <= "~" else char for char in value)
+
+
+SPELLINGS = {
+    "plain": lambda value: value,
+    "full width": _wide,
+    "zero width": "\u200b".join,
+    "other dashes": lambda value: value.replace("-", "–"),
+    "composed": lambda value: unicodedata.normalize("NFC", value),
+}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize(("value", "entity"), VALUES)
+async def test_a_value_is_masked_whole(masker: Masker, value: str, entity: str, spelling: str) -> None:
+    written = SPELLINGS[spelling](value)
+    for particle in PARTICLES:
+        masked = await _mask(masker, f"제 값은 {written}{particle} 확인 바랍니다.")
+        content = json.loads(masked.body)["messages"][-1]["content"]
+        left = re.sub(r"\[[A-Z]+_[A-Z2-7]{8}\]", "", content)
+        assert left.replace(" ", "") in ("제값은확인바랍니다.", f"제값은{particle}확인바랍니다."), (
+            particle,
+            left,
+        )
+        if spelling == "plain":
+            assert list(masked.entities) == [entity]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2023년 3월 매출은 1,234,567원으로 12.5% 늘었습니다.",
+        "In 2019-2023 we shipped 3 versions: 1.2.3, 2.0 and 2.1-rc1 (see main.py, README.md).",
+        "def add(a, b):\n    return a + b  # O(1)\n\nassert add(2, 3) == 5",
+        "오늘 회의는 10:30에 시작합니다. 5명이 참석합니다.",
+        "The matrix is [[1, 2, 3], [4, 5, 6], [7, 8, 9]].",
+        "rate 3/4, ratio 16:9, chapter 12, 80 km/h, 1e-5, $1,000.50",
+    ],
+)
+async def test_ordinary_text_is_left_alone(masker: Masker, text: str) -> None:
+    masked = await _mask(masker, text)
+    assert masked.entities == {}
+    assert json.loads(masked.body)["messages"] == [{"role": "user", "content": text}]
+
+
+@pytest.mark.parametrize(
+    "shaped", ["[EMAIL_ABCDEFGH]", "[num_abcdefgh]", "［ＮＵＭ_ＡＢＣＤ２３４５］", "[N\u200bUM_ABCDEFGH]"]
+)
+async def test_placeholder_shapes_are_refused(masker: Masker, shaped: str) -> None:
+    from weighbridge.masking.errors import MaskingRefused
+
+    with pytest.raises(MaskingRefused) as raised:
+        await _mask(masker, f"what is {shaped}?")
+    assert raised.value.reason == "placeholder_shaped_input"
+
+
+@pytest.mark.parametrize(
+    "piece", ["a.", "1", "1-", "1.", "ab:", "http://", "a@", "GB12 ", "12월 ", "010-1234-567 ", "[NUM_"]
+)
+async def test_hostile_text_is_bounded(masker: Masker, piece: str) -> None:
+    """Either masked or refused, within the task's limit; and the process works on or was replaced."""
+    from weighbridge.masking.errors import MaskingRefused
+
+    began = time.monotonic()
+    try:
+        await _mask(masker, piece * (60_000 // len(piece)))
+    except MaskingRefused as refused:
+        assert refused.reason in ("timeout", "detector_failed")
+    assert time.monotonic() - began < 15
+    assert await entities(masker, "010-1234-5678") == {"PHONE": 1}
+
+
+async def test_the_child_is_bare(masker: Masker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEIGHBRIDGE_MASKING__SECRET", "very-secret-indeed")
+    child = await _start()
+    try:
+        environment = Path(f"/proc/{child.pid}/environ").read_bytes()
+        assert b"very-secret-indeed" not in environment
+        assert b"REGEX_TIMEOUT_SECONDS=86400" in environment
+        libraries = Path(f"/proc/{child.pid}/maps").read_text()
+        assert "libtorch" not in libraries
+        assert "regex" in libraries
+    finally:
+        await child.kill()
+
+
+async def test_cost_of_masking_is_printed(masker: Masker, capsys: pytest.CaptureFixture[str]) -> None:
+    """CPU of the child and of this process for each mask(): a figure to look at, not a gate."""
+    korean = (
+        "안녕하세요. 지난달 상담 때 말씀드린 대로 계약서 초안을 보내 드립니다. 담당자 연락처는 010-2345-6789이고 "
+        "이메일은 sales@example.co.kr입니다. 이번 분기 매출은 전년 대비 12.5% 늘어난 1,234,567원으로, 자세한 내용은 "
+        "첨부한 표를 참고해 주세요. 회의는 다음 주 화요일 오후 3시에 본사 7층에서 열립니다. "
+    )
+    english = (
+        "Thank you for your order. Our records show that the parcel left the warehouse on Monday and should arrive "
+        "within 5 working days. If it does not, call 212-555-0142 or write to help@example.com and quote the order "
+        "number. Prices rose by 3.5% to $1,200 in 2024, and we expect them to stay there. "
+    )
+    tick = os.sysconf("SC_CLK_TCK")
+    for name, text in (("Korean", (korean * 9)[:900]), ("English", (english * 9)[:2000])):
+        await _mask(masker, text)
+        child, own = _cpu(STARTED[0].pid), time.process_time()
+        rounds = 60
+        for _ in range(rounds):
+            await _mask(masker, text)
+        spent = (_cpu(STARTED[0].pid) - child) / tick * 1000 / rounds
+        here = (time.process_time() - own) * 1000 / rounds
+        with capsys.disabled():
+            sys.stdout.write(
+                f"\nmask() {name} {len(text)} characters: {spent:.1f} ms CPU in the child, {here:.2f} here\n"
+            )
+        assert spent >= 0
+
+
+def _cpu(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
