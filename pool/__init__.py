@@ -1,0 +1,1 @@
+"""The local LLM pool: queue lock, workers, engines."""

@@ -1,0 +1,128 @@
+"""The port between the pool and whatever makes tokens.
+
+Two implementations share it and its contract test: `pool.vllm_engine.VllmEngine` and, in the tests alone, the
+fake engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from weighbridge.config.errors import ApiError
+from weighbridge.config.usage import TokenMeter
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCall:
+    """One request to an engine.
+
+    Args:
+        request_id: the id made at admission; the engine works under it too.
+        body: an OpenAI chat-completions body, unknown fields included; `model` is replaced by the engine.
+            Engines do not change it.
+        meter: counts prompt, cached and completion tokens as they are made, over all choices.
+    """
+
+    request_id: str
+    body: dict[str, Any]
+    meter: TokenMeter
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLoad:
+    """What the engine itself counts at this moment (exact, local; not scraped)."""
+
+    unfinished: int
+    queued_tokens: int
+
+
+class EngineUnavailable(ApiError):
+    """The engine is dead, closed or not there; another backend may serve."""
+
+    def __init__(self, message: str = "The local model is not available at the moment.") -> None:
+        super().__init__(503, message, type="server_error", code="engine_unavailable", retry_after_s=5)
+
+
+class EngineStartFailed(Exception):
+    """The engine did not come up. `str()` is one line without request text."""
+
+
+class EngineOverloaded(ApiError):
+    """The engine's own second wall refused the request; treated like a queue-lock timeout."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            429,
+            "The local model is full.",
+            type="rate_limit_error",
+            code="engine_overloaded",
+            retry_after_s=1,
+        )
+
+
+class Engine(Protocol):
+    """One model held in memory. Cancelling a call or closing its iterator frees the engine at once."""
+
+    @property
+    def max_model_len(self) -> int:
+        """The window in tokens, prompt and answer together."""
+        ...
+
+    @property
+    def alive(self) -> bool:
+        """False once the engine has died or was closed. True before it is started; says nothing about hanging."""
+        ...
+
+    async def start(self) -> None:
+        """Load the model. May take minutes; does not block the event loop. Cancelled, it leaves nothing running.
+
+        Raises:
+            ConfigError: the settings, the model folder or the installation are wrong.
+            EngineStartFailed: the engine did not come up.
+        """
+        ...
+
+    async def warm(self) -> None:
+        """Run the features whose first call compiles something (plain, logprobs, JSON schema)."""
+        ...
+
+    async def count_tokens(self, body: dict[str, Any]) -> int:
+        """Prompt tokens of `body` after the chat template.
+
+        Raises:
+            ContextLengthExceeded: the prompt alone does not fit the window.
+            InvalidRequest: the body cannot be rendered.
+        """
+        ...
+
+    async def complete(self, call: EngineCall) -> bytes:
+        """The whole answer as one `chat.completion` JSON document.
+
+        Raises:
+            InvalidRequest, EngineOverloaded, EngineUnavailable.
+        """
+        ...
+
+    def stream(self, call: EngineCall) -> AsyncIterator[bytes]:
+        """The answer as complete Server-Sent Events, each `data: {...}\\n\\n`, without the final `[DONE]`.
+
+        The iterator ends normally only when the engine finished the answer; everything else raises. An error
+        is never yielded as an event.
+        """
+        ...
+
+    async def abort(self, request_id: str) -> None:
+        """Stop the work for `request_id`; unknown ids are ignored."""
+        ...
+
+    def load(self) -> EngineLoad: ...
+
+    async def probe(self, timeout_s: float) -> bool:
+        """True when the engine's core answers within `timeout_s`; finds a core that hangs."""
+        ...
+
+    async def close(self, grace_s: float) -> None:
+        """Abort what is in flight, then end every child process. Idempotent."""
+        ...

@@ -1,0 +1,74 @@
+"""A request body as vLLM's chat layer gets it: a copy, with our names in it and the dangerous parts refused."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from weighbridge.config.errors import InvalidRequest
+
+MAX_CHOICES: Final = 128
+"""OpenAI's own limit for `n`."""
+
+_TEXT_PARTS: Final = frozenset({"text", "refusal", "input_text", "output_text", "thinking"})
+
+
+def for_engine(body: dict[str, Any], *, model: str, request_id: str, stream: bool) -> dict[str, Any]:
+    """A copy of `body` for the engine, which changes what it gets. Unknown fields are kept.
+
+    Every tool becomes `strict`: without it vLLM lets a model answer with arguments that do not fit the tool's schema.
+
+    Args:
+        model: the road's name; comes back as `model` in the answer.
+        request_id: ours; a caller's own would let two requests meet under one id.
+
+    Raises:
+        InvalidRequest: the body asks for what is not offered here.
+    """
+    if body.get("use_beam_search"):
+        raise InvalidRequest("Beam search is not offered.", param="use_beam_search")
+    kwargs = body.get("chat_template_kwargs")
+    if body.get("chat_template") is not None or (isinstance(kwargs, dict) and "chat_template" in kwargs):
+        raise InvalidRequest("A chat template of one's own is not accepted.", param="chat_template")
+    n = body.get("n")
+    if isinstance(n, int) and n > MAX_CHOICES:
+        raise InvalidRequest(f"n must be at most {MAX_CHOICES}.", param="n")
+    if not isinstance(body.get("messages"), list) or not body["messages"]:
+        raise InvalidRequest("messages must be a list with at least one message.", param="messages")
+    _refuse_media(body["messages"])
+    try:
+        copy: dict[str, Any] = _copy(body)
+    except RecursionError:
+        raise InvalidRequest("The request is nested too deeply.") from None
+    copy.update(model=model, request_id=request_id, stream=stream)
+    if not stream:
+        copy.pop("stream_options", None)
+    _make_strict(copy.get("tools"))
+    return copy
+
+
+def _refuse_media(messages: list[Any]) -> None:
+    # Text alone: vLLM would fetch a picture's address from the network.
+    for message in messages:
+        content = message.get("content") if isinstance(message, dict) else None
+        for part in content if isinstance(content, list) else ():
+            if isinstance(part, str) or (isinstance(part, dict) and part.get("type") in _TEXT_PARTS):
+                continue
+            raise InvalidRequest(
+                "The local models take text only.", code="unsupported_content", param="messages"
+            )
+
+
+def _make_strict(tools: Any) -> None:
+    for tool in tools if isinstance(tools, list) else ():
+        function = tool.get("function") if isinstance(tool, dict) else None
+        if isinstance(function, dict):
+            function["strict"] = True
+
+
+def _copy(value: Any) -> Any:
+    """A deep copy of a JSON value; `copy.deepcopy` takes several times as long."""
+    if isinstance(value, dict):
+        return {key: _copy(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_copy(item) for item in value]
+    return value

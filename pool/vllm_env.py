@@ -1,0 +1,81 @@
+"""The environment vLLM is imported and its processes are started in. Imports nothing of vLLM."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from weighbridge.pool.embedded_model import cache_folder
+from weighbridge.pool.preflight import on_cpu
+from weighbridge.pool.reaper import HOST_VARIABLE
+from weighbridge.pool.vllm_logs import quiet
+
+_FIXED: Final = {
+    # No usage reports to its makers, no look at any hub: nothing leaves but through the egress gate.
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    # Its log set-up would replace ours; its warnings come through our own handlers.
+    "VLLM_CONFIGURE_LOGGING": "0",
+    # Forking a process with an event loop and threads is a deadlock waiting to happen.
+    "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+    # How long an engine core waits for its workers: with the default it never ends within its own grace.
+    "VLLM_WORKER_SHUTDOWN_TIMEOUT_SECONDS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+_CPU: Final = {
+    # Its ahead-of-time artefacts cannot be loaded again on a CPU (0.32: `finalize_loading` is missing), so every start
+    # would compile anew, for a minute; torch's own cache works.
+    "VLLM_USE_AOT_COMPILE": "0",
+}
+_UNSET: Final = ("VLLM_CPU_KVCACHE_SPACE",)
+"""Whole GiB for all engines of a process, and it would go before every tier's `kv_cache_memory_bytes`."""
+
+_OMP_BIND: Final = "VLLM_CPU_OMP_THREADS_BIND"
+_PLUGINS: Final = "VLLM_PLUGINS"
+_REAPER: Final = "weighbridge_reaper"
+
+_building = threading.Lock()
+
+
+def apply() -> None:
+    """Set the environment of this process for vLLM; must run before its first import."""
+    os.environ.update(_FIXED)
+    for name in _UNSET:
+        os.environ.pop(name, None)
+    os.environ[HOST_VARIABLE] = str(os.getpid())
+    plugins = os.environ.get(_PLUGINS)
+    if plugins is not None and _REAPER not in plugins.split(","):
+        os.environ[_PLUGINS] = f"{plugins},{_REAPER}"
+    if on_cpu():
+        os.environ.update(_CPU)
+        # In /tmp, where torch keeps it, what was compiled is gone with the next boot.
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "compiled"))
+    # For the children; their libraries' warnings about each other are no news to an operator.
+    os.environ.setdefault("PYTHONWARNINGS", "ignore::FutureWarning,ignore::DeprecationWarning")
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    quiet()
+
+
+@contextmanager
+def for_one_build(omp_cpus: str | None) -> Iterator[None]:
+    """Give one engine's processes their own cores: they copy the environment when they are started.
+
+    Held by one build at a time; the next waits.
+    """
+    with _building:
+        before = os.environ.get(_OMP_BIND)
+        if omp_cpus is not None:
+            os.environ[_OMP_BIND] = omp_cpus
+        try:
+            yield
+        finally:
+            if before is None:
+                os.environ.pop(_OMP_BIND, None)
+            else:
+                os.environ[_OMP_BIND] = before
