@@ -1,0 +1,1 @@
+"""HTTP: the OpenAI-compatible API, the admin API and the command line."""

@@ -1,0 +1,77 @@
+"""The admin API: the policy in force, its thresholds, and the pool. Needs an admin key (see `gateway.auth`)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+
+from fastapi import FastAPI, Request, Response
+
+from weighbridge.gateway.auth import Authenticator
+from weighbridge.gateway.body import parse_object, read_body
+from weighbridge.gateway.parts import Parts
+from weighbridge.gateway.web import credentials, json_response
+from weighbridge.policies.overlay import ThresholdPatch
+from weighbridge.router.admitted import ClientGone
+
+MAX_BODY_BYTES = 65_536
+"""Largest body of an admin request, in bytes."""
+
+NO_REASON = "no reason given"
+
+_PATCH_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": ThresholdPatch.model_json_schema()}},
+    }
+}
+
+
+def add_admin(api: FastAPI, parts: Parts, auth: Authenticator) -> None:
+    """Add the admin routes to `api`."""
+    policies = parts.policies
+
+    @api.get("/admin/v1/policy", tags=["admin"], summary="The policy in force, whole")
+    async def policy(request: Request) -> Response:
+        auth.admin(*credentials(request))
+        current = policies.current
+        return json_response(
+            {
+                "version": current.version,
+                "name": current.name,
+                "policy": current.content(),
+                # Why the file as it stands on disk is not in force, if it is not.
+                "file_problems": [str(problem) for problem in policies.problems],
+            }
+        )
+
+    @api.get(
+        "/admin/v1/thresholds", tags=["admin"], summary="Thresholds in force, the file's, and every change"
+    )
+    async def thresholds(request: Request) -> Response:
+        auth.admin(*credentials(request))
+        history = await asyncio.to_thread(parts.state.history)
+        return json_response(policies.thresholds() | {"history": [asdict(entry) for entry in history]})
+
+    @api.patch(
+        "/admin/v1/thresholds",
+        tags=["admin"],
+        summary="Change thresholds for all requests from now on; checked whole, kept over a restart",
+        openapi_extra=_PATCH_BODY,
+    )
+    async def patch(request: Request) -> Response:
+        headers, peer = credentials(request)
+        who = auth.admin(headers, peer)
+        try:
+            raw = await read_body(request.receive, headers, MAX_BODY_BYTES)
+        except ClientGone:
+            return Response(status_code=499)
+        body = parse_object(raw)
+        why = None if "reason" in body else NO_REASON
+        await asyncio.to_thread(policies.patch_thresholds, body, who, why)
+        return json_response(policies.thresholds())
+
+    @api.get("/admin/v1/pool", tags=["admin"], summary="The local tiers, their slots and their engines")
+    async def pool(request: Request) -> Response:
+        auth.admin(*credentials(request))
+        return json_response({"tiers": parts.pool.status()})

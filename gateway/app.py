@@ -1,0 +1,42 @@
+"""The application: the parts behind one ASGI callable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+
+from starlette.types import ASGIApp
+
+from weighbridge.gateway.api import make_api
+from weighbridge.gateway.auth import Authenticator
+from weighbridge.gateway.chat import ChatRoute
+from weighbridge.gateway.front import Front
+from weighbridge.gateway.lifespan import running
+from weighbridge.gateway.parts import EngineFactory, Parts, build_parts
+
+__all__ = ["EngineFactory", "Parts", "build_parts", "create_app"]
+
+
+def create_app(parts: Parts, *, on_first_ready: Callable[[], None] = lambda: None) -> ASGIApp:
+    """The gateway as an ASGI application. Its lifespan starts and closes the parts.
+
+    Args:
+        on_first_ready: called once, when the first local tier can serve.
+    """
+    server = parts.settings.server
+    auth = Authenticator(parts.settings.auth)
+    chat = ChatRoute(
+        auth=auth,
+        dispatch=parts.dispatch,
+        clock=parts.clock,
+        new_id=parts.ids.new,
+        underway=parts.underway,
+        max_body_bytes=server.max_body_bytes,
+        slow_reader_timeout_s=server.slow_reader_timeout_s,
+        slow_readers=parts.metrics.slow_reader_aborts_total,
+    )
+
+    def lifespan(_: object) -> AbstractAsyncContextManager[None]:
+        return running(parts, on_first_ready)
+
+    return Front(chat, make_api(parts, auth, lifespan), parts.ids.new)

@@ -1,0 +1,212 @@
+"""The `weighbridge` command.
+
+Exit status: 0 done or stopped in order; 1 the gateway cannot start (port or state folder in use); 2 the settings, the
+policy or the command line are wrong; 130 ended at once. Errors are one line each on stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+# Nothing heavy is imported here: `--version`, `check` and `key new` answer at once, in an environment without vLLM.
+if TYPE_CHECKING:
+    from weighbridge.config.settings import Settings
+
+OK, CANNOT_START, WRONG_SETTINGS, ENDED_AT_ONCE = 0, 1, 2, 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
+    args = _parser().parse_args(argv)
+    try:
+        status: int = args.run(args)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        _complain("stopped")
+        return ENDED_AT_ONCE
+    except BrokenPipeError:
+        # The reader of our output left, as in `weighbridge check | head`; nothing more may be written at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CANNOT_START
+    return status
+
+
+class _Parser(argparse.ArgumentParser):
+    """Complains in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        _complain(f"{self.prog}: {message}; see {self.prog} --help")
+        raise SystemExit(WRONG_SETTINGS)
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from importlib.metadata import version
+
+        print(f"weighbridge {version('weighbridge')}")
+        raise SystemExit(OK)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="weighbridge",
+        description="Weighs every LLM request and sends it down the cheapest road that can carry it.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+
+    serve = commands.add_parser("serve", help="start the gateway", allow_abbrev=False)
+    _common(serve)
+    serve.add_argument("--host", help="address to listen on (server.host)")
+    serve.add_argument("--port", help="port to listen on (server.port)")
+    serve.add_argument(
+        "--8b",
+        dest="local_8b",
+        metavar="PATH",
+        help="folder of the model for local-8b; with --8b or --70b only the tiers named here are started",
+    )
+    serve.add_argument("--70b", dest="local_70b", metavar="PATH", help="folder of the model for local-70b")
+    serve.add_argument("--state-dir", metavar="DIR", help="folder of usage ledger and state (state_dir)")
+    serve.set_defaults(run=_serve)
+
+    check = commands.add_parser(
+        "check",
+        help="check settings and policy, print the settings in force",
+        description="Checks settings and policy and prints the settings in force, secrets hidden. Exit status 2 and "
+        "a line 'file:line: field: message' for each problem.",
+        allow_abbrev=False,
+    )
+    _common(check)
+    check.set_defaults(run=_check)
+
+    key = commands.add_parser("key", help="make API and admin keys", allow_abbrev=False)
+    new = key.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser).add_parser(
+        "new", help="print a fresh key and the hash of it that goes into the settings", allow_abbrev=False
+    )
+    new.set_defaults(run=_new_key)
+    return parser
+
+
+def _common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--config", metavar="FILE", type=Path, help="settings file (or WEIGHBRIDGE_CONFIG)")
+    parser.add_argument("--policy", metavar="FILE", help="policy file (policies.file)")
+
+
+def _complain(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _overrides(args: argparse.Namespace) -> dict[str, Any]:
+    """What the command line lays over file and environment."""
+    given: dict[str, Any] = {}
+    server = {name: getattr(args, name, None) for name in ("host", "port")}
+    if any(server.values()):
+        given["server"] = {name: value for name, value in server.items() if value is not None}
+    if args.policy is not None:
+        given["policies"] = {"file": args.policy}
+    if getattr(args, "state_dir", None) is not None:
+        given["state_dir"] = args.state_dir
+    folders = {"local-8b": getattr(args, "local_8b", None), "local-70b": getattr(args, "local_70b", None)}
+    if any(folder is not None for folder in folders.values()):
+        given["tiers"] = {
+            road: None if folder is None else {"model_path": folder} for road, folder in folders.items()
+        }
+    return given
+
+
+def _serve(args: argparse.Namespace) -> int:
+    from weighbridge.config.errors import ConfigError
+    from weighbridge.config.settings import load_settings
+
+    try:
+        settings = load_settings(args.config, overrides=_overrides(args))
+    except ConfigError as exc:
+        _complain(str(exc))
+        return WRONG_SETTINGS
+    from weighbridge.gateway.listening import StartError
+    from weighbridge.gateway.serve import serve
+    from weighbridge.observability.ledger import SpoolBusy
+
+    try:
+        serve(settings, announce=_announce)
+    except (StartError, SpoolBusy) as exc:
+        _complain(str(exc))
+        return CANNOT_START
+    except ConfigError as exc:
+        _complain(str(exc))
+        return WRONG_SETTINGS
+    return OK
+
+
+def _announce(command: str) -> None:
+    print(f"\nReady. Try it:\n\n{command}\n", flush=True)
+
+
+def _check(args: argparse.Namespace) -> int:
+    from weighbridge.config.problems import ConfigProblems
+    from weighbridge.config.settings import load_settings
+    from weighbridge.policies.loader import check_policy, load_policy, policy_path
+
+    settings: Settings | None = None
+    problems: list[str] = []
+    try:
+        settings = load_settings(args.config, overrides=_overrides(args))
+    except ConfigProblems as exc:
+        problems += map(str, exc.problems)
+    if settings is not None:
+        problems += _tier_problems(settings)
+        problems += map(str, check_policy(policy_path(settings.policies)))
+    elif args.policy is not None:
+        problems += map(str, check_policy(Path(args.policy)))
+    for problem in problems:
+        _complain(problem)
+    if problems or settings is None:
+        return WRONG_SETTINGS
+    _print_settings(settings)
+    print(f"# policy in force: {load_policy(policy_path(settings.policies)).version}")
+    return OK
+
+
+def _tier_problems(settings: Settings) -> list[str]:
+    """What an engine would refuse, as far as it can be seen without loading one."""
+    from weighbridge.config.errors import ConfigError
+    from weighbridge.pool.preflight import check_tier, on_cpu
+
+    problems = []
+    for road, tier in settings.tiers.items():
+        try:
+            check_tier(road, tier, cpu=on_cpu())
+        except ConfigError as exc:
+            problems.append(str(exc))
+    return problems
+
+
+def _print_settings(settings: Settings) -> None:
+    import yaml
+
+    from weighbridge.config.settings import effective
+
+    print(yaml.safe_dump(effective(settings), sort_keys=False, allow_unicode=True), end="")
+
+
+def _new_key(_: argparse.Namespace) -> int:
+    import hashlib
+    import secrets
+
+    key = f"wb-{secrets.token_urlsafe(32)}"
+    print(f"key: {key}\nsha256: {hashlib.sha256(key.encode()).hexdigest()}")
+    _complain(
+        "The key goes to its user and is kept nowhere; the hash goes into the settings, under auth.keys or "
+        "auth.admin_keys, with an id."
+    )
+    return OK
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,47 @@
+"""Liveness and readiness: which parts can answer, in words an operator can act on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weighbridge.gateway.parts import Parts
+
+
+def commercial_open(parts: Parts) -> bool:
+    """Whether a request may leave at this moment: both switches on, masking up, and the ledger able to record it."""
+    return (
+        parts.gate.configured
+        and parts.policies.current.egress == "masked"
+        and parts.masker.ready
+        and parts.ledger.healthy
+    )
+
+
+def readiness(parts: Parts) -> tuple[bool, dict[str, Any]]:
+    """Whether at least one road can answer, and the state of every part.
+
+    `status` is `ready` when every part is, `degraded` when some road can answer all the same, else `not_ready`.
+    """
+    tiers = {str(tier["road"]): tier for tier in parts.pool.status()}
+    policy = parts.policies.current
+    outward = commercial_open(parts)
+    report: dict[str, Any] = {
+        "tiers": {road: {"ready": tier["ready"], "state": tier["state"]} for road, tier in tiers.items()},
+        "ledger": {"ready": parts.ledger.healthy},
+        "masking": {"ready": parts.masker.ready},
+        "commercial": {
+            "configured": parts.gate.configured,
+            "egress": policy.egress,
+            "ready": outward,
+        },
+        "policy": {"ready": True, "version": policy.version},
+    }
+    can_answer = not parts.underway.draining and (outward or any(tier["ready"] for tier in tiers.values()))
+    # Masking and the gate matter only where something is meant to leave.
+    wanted = [tier["ready"] for tier in tiers.values()] + [parts.ledger.healthy]
+    if parts.gate.configured:
+        wanted.append(parts.masker.ready)
+    status = "not_ready" if not can_answer else "ready" if all(wanted) else "degraded"
+    if parts.underway.draining:
+        report["draining"] = True
+    return can_answer, {"status": status, "parts": report}

@@ -1,0 +1,83 @@
+"""Starting the parts behind a server that listens already, and closing them in the right order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from weighbridge.config.errors import ConfigError
+from weighbridge.gateway.errors import log_unexpected
+from weighbridge.gateway.parts import Parts
+from weighbridge.pool.engine import EngineStartFailed
+
+log = logging.getLogger("weighbridge.gateway")
+
+_READY_POLL_S = 0.2
+
+
+@asynccontextmanager
+async def running(parts: Parts, on_first_ready: Callable[[], None] = lambda: None) -> AsyncIterator[None]:
+    """Run the parts.
+
+    The loading of models, the policy watch and the progress rows are background tasks. At the end the tasks go
+    first, then pool, gate, masker, ledger and state: each is closed before what it writes to.
+
+    Args:
+        on_first_ready: called once, when the first tier can serve.
+    """
+    tasks = [
+        asyncio.create_task(_bring_up(parts), name="bring-up"),
+        asyncio.create_task(_first_ready(parts, on_first_ready), name="first-ready"),
+        asyncio.create_task(parts.policies.watch(), name="policy-watch"),
+        asyncio.create_task(parts.dispatch.note_progress(), name="progress"),
+    ]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await close(parts)
+
+
+async def close(parts: Parts) -> None:
+    """Close every part; a fault in one does not keep the others open."""
+
+    async def state() -> None:
+        parts.state.close()
+
+    steps: tuple[tuple[str, Callable[[], Awaitable[object]]], ...] = (
+        ("pool", lambda: parts.pool.close(parts.settings.pool.close_grace_s)),
+        ("gate", parts.gate.close),
+        ("masking", parts.masker.close),
+        ("ledger", parts.ledger.close),
+        ("state", state),
+    )
+    for name, step in steps:
+        try:
+            await step()
+        except Exception as exc:
+            log.error("closing %s failed", name)
+            log_unexpected(log, exc, "-")
+
+
+async def _bring_up(parts: Parts) -> None:
+    """Masking first: its processes must exist before the first engine does. Without it nothing leaves."""
+    await parts.masker.start()
+    if not parts.masker.ready:
+        log.error("masking did not start, so nothing can leave; local models are served all the same")
+    try:
+        await parts.pool.start()
+    except (ConfigError, EngineStartFailed):
+        # Each tier's reason is in the log already.
+        log.error("no local tier came up; GET /health/ready tells what can still answer")
+    except Exception as exc:
+        log_unexpected(log, exc, "-")
+
+
+async def _first_ready(parts: Parts, on_first_ready: Callable[[], None]) -> None:
+    while not any(tier["ready"] for tier in parts.pool.status()):  # noqa: ASYNC110 (readiness has no event)
+        await asyncio.sleep(_READY_POLL_S)
+    on_first_ready()

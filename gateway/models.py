@@ -1,0 +1,66 @@
+"""What `GET /v1/models` says: the roads by name, and plainly what serves each of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weighbridge.config.roads import AUTO, COMMERCIAL, LOCAL_ROADS, Road
+from weighbridge.gateway.health import commercial_open, readiness
+from weighbridge.gateway.parts import Parts
+
+
+def list_models(parts: Parts) -> list[dict[str, Any]]:
+    """OpenAI model objects, each with a `weighbridge` object beside the usual fields."""
+    models = [_auto(parts)]
+    models += [_local(parts, road) for road in LOCAL_ROADS if parts.pool.tier(road) is not None]
+    if parts.gate.configured:
+        models.append(_commercial(parts))
+    return models
+
+
+def _model(parts: Parts, name: str, about: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "id": name,
+        "object": "model",
+        "created": parts.started_ns // 1_000_000_000,
+        "owned_by": "weighbridge",
+        "weighbridge": about,
+    }
+
+
+def _auto(parts: Parts) -> dict[str, Any]:
+    about = {
+        "ready": readiness(parts)[0],
+        "note": "Weighbridge weighs each request and chooses the road; the answer's headers name it.",
+    }
+    return _model(parts, AUTO, about)
+
+
+def _local(parts: Parts, road: Road) -> dict[str, Any]:
+    tier = parts.pool.tier(road)
+    assert tier is not None  # the caller asked the pool
+    note = (
+        f"The embedded model {tier.model} stands in for the model of this tier: good for trying "
+        "Weighbridge out, not for real answers."
+        if tier.embedded
+        else "A model of this organisation, served on its own machines."
+    )
+    about = {
+        "serves": tier.model,
+        "embedded": tier.embedded,
+        "ready": tier.ready,
+        "state": str(tier.state),
+        "max_model_len": tier.max_model_len,
+        "note": note,
+    }
+    return _model(parts, road, about)
+
+
+def _commercial(parts: Parts) -> dict[str, Any]:
+    about = {
+        "serves": parts.settings.commercial.model,
+        "embedded": False,
+        "ready": commercial_open(parts),
+        "note": "A commercial API; requests leave masked, and only if the policy lets them.",
+    }
+    return _model(parts, COMMERCIAL, about)

@@ -1,0 +1,140 @@
+"""The gateway's parts, made from the settings in the order they depend on each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from weighbridge.commercial.gate import EgressGate
+from weighbridge.config.clock import Clock, SystemClock
+from weighbridge.config.ids import IdFactory
+from weighbridge.config.roads import LOCAL_ROADS, Road
+from weighbridge.config.settings import Settings, TierSettings
+from weighbridge.gateway.underway import Underway
+from weighbridge.masking.masker import Masker
+from weighbridge.observability.ledger import Ledger
+from weighbridge.observability.metrics import Metrics
+from weighbridge.policies.loader import policy_path
+from weighbridge.policies.store import PolicyStore
+from weighbridge.pool.engine import Engine
+from weighbridge.pool.pool import Pool
+from weighbridge.pool.tier import Tier
+from weighbridge.router.dispatch import Dispatch
+from weighbridge.state.store import StateStore
+
+EngineFactory = Callable[[Road, TierSettings], Engine]
+
+LEDGER_FILE = "ledger.sqlite3"
+STATE_FILE = "state.sqlite3"
+ENGINES_FILE = "engines.json"
+"""In the state folder: usage records, admin changes, and which processes the engines run in."""
+
+
+@dataclass(slots=True)
+class Parts:
+    """One gateway, assembled and not yet started."""
+
+    settings: Settings
+    pool: Pool
+    policies: PolicyStore
+    masker: Masker
+    gate: EgressGate
+    ledger: Ledger
+    state: StateStore
+    metrics: Metrics
+    dispatch: Dispatch
+    clock: Clock
+    ids: IdFactory
+    underway: Underway
+    started_ns: int
+    """When the parts were made, UTC nanoseconds."""
+
+
+def build_parts(
+    settings: Settings,
+    *,
+    engine_factory: EngineFactory | None = None,
+    clock: Clock | None = None,
+    ids: IdFactory | None = None,
+) -> Parts:
+    """Make the parts and open the files of the state folder. Loads no model and starts no process.
+
+    Args:
+        engine_factory: makes a tier's engine; None takes vLLM.
+
+    Raises:
+        ConfigError: settings, policy or a model folder are wrong; nothing stays open.
+        SpoolBusy: another gateway uses the state folder.
+    """
+    clock = clock or SystemClock()
+    ids = ids or IdFactory(clock)
+    metrics = Metrics()
+    make_engine = engine_factory or _vllm(clock, metrics)
+    tiers = [
+        Tier(
+            road,
+            settings.tiers[road],
+            make_engine(road, settings.tiers[road]),
+            clock,
+            metrics,
+            start_timeout_s=settings.pool.start_timeout_s,
+        )
+        for road in LOCAL_ROADS
+        if road in settings.tiers
+    ]
+    folder = settings.state_dir
+    with ExitStack() as opened:
+        ledger = Ledger.open(folder / LEDGER_FILE, clock=clock, metrics=metrics)
+        opened.callback(ledger.close_sync)
+        state = StateStore.open(folder / STATE_FILE, clock)
+        opened.callback(state.close)
+        policies = PolicyStore(
+            policy_path(settings.policies),
+            state,
+            metrics,
+            poll_interval_s=settings.policies.poll_interval_s,
+        )
+        pool = Pool(tiers, register=folder / ENGINES_FILE)
+        masker = Masker(settings.masking, clock)
+        gate = EgressGate(settings.commercial, ledger, clock, ids)
+        dispatch = Dispatch(
+            pool=pool,
+            policies=policies,
+            masker=masker,
+            gate=gate,
+            ledger=ledger,
+            metrics=metrics,
+            clock=clock,
+            request_timeout_s=settings.server.request_timeout_s,
+            upstream_model=settings.commercial.model,
+        )
+        opened.pop_all()
+
+    def cut_by_us() -> None:
+        dispatch.closing = True
+
+    return Parts(
+        settings=settings,
+        pool=pool,
+        policies=policies,
+        masker=masker,
+        gate=gate,
+        ledger=ledger,
+        state=state,
+        metrics=metrics,
+        dispatch=dispatch,
+        clock=clock,
+        ids=ids,
+        underway=Underway(on_cut=cut_by_us),
+        started_ns=clock.wall_ns(),
+    )
+
+
+def _vllm(clock: Clock, metrics: Metrics) -> EngineFactory:
+    from weighbridge.pool.vllm_engine import VllmEngine
+
+    def make(road: Road, settings: TierSettings) -> Engine:
+        return VllmEngine(settings, road, clock, metrics=metrics)
+
+    return make

@@ -1,0 +1,105 @@
+"""`weighbridge serve` from settings to exit status."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import ssl
+from collections.abc import Callable
+
+import msgspec
+
+from weighbridge.config.errors import ConfigError
+from weighbridge.config.roads import AUTO
+from weighbridge.config.settings import Settings
+from weighbridge.gateway.app import EngineFactory, Parts, build_parts, create_app
+from weighbridge.gateway.listening import bind, listen, reachable_url
+from weighbridge.gateway.server import GatewayServer, make_server
+from weighbridge.observability.logs import setup_logging
+
+log = logging.getLogger("weighbridge.gateway")
+
+
+def serve(
+    settings: Settings,
+    *,
+    announce: Callable[[str], None],
+    engine_factory: EngineFactory | None = None,
+) -> None:
+    """Serve until a signal ends it.
+
+    Args:
+        announce: gets the command to copy when the first tier is ready.
+        engine_factory: makes the engines; None takes vLLM's.
+
+    Raises:
+        StartError: the port cannot be had.
+        ConfigError: a part refuses its settings (SpoolBusy: another gateway uses the state folder).
+    """
+    setup_logging()
+    server_settings = settings.server
+    with bind(server_settings.host, server_settings.port) as sock:
+        parts = build_parts(settings, engine_factory=engine_factory)
+        try:
+            url = reachable_url(
+                server_settings.host, sock.getsockname()[1], settings.server.tls_certfile is not None
+            )
+            server = _server(parts, lambda: announce(first_request(settings, url)))
+            if engine_factory is None:
+                _import_vllm()
+            listen(sock)
+            _say_hello(settings, url)
+            server.run(sockets=[sock])
+        finally:
+            # Only what a server that never ran left open; its lifespan closes everything else.
+            parts.ledger.close_sync()
+            parts.state.close()
+
+
+def _server(parts: Parts, on_first_ready: Callable[[], None]) -> GatewayServer:
+    settings = parts.settings.server
+    try:
+        return make_server(
+            create_app(parts, on_first_ready=on_first_ready),
+            underway=parts.underway,
+            drain_timeout_s=settings.drain_timeout_s,
+            tls_certfile=settings.tls_certfile,
+            tls_keyfile=settings.tls_keyfile,
+        )
+    except (ssl.SSLError, OSError) as exc:
+        why = exc.reason if isinstance(exc, ssl.SSLError) else exc.strerror
+        raise ConfigError(
+            f"server.tls_certfile: {settings.tls_certfile} and its key cannot be used ({why})"
+        ) from None
+
+
+def _import_vllm() -> None:
+    """Importing it holds the interpreter for some 12 s, in which no connection could be answered."""
+    from weighbridge.pool.vllm_loading import compat
+
+    log.info("importing vLLM, which takes some seconds")
+    compat()
+
+
+def _say_hello(settings: Settings, url: str) -> None:
+    log.info("listening on %s; models are still loading, GET /health/ready tells", url)
+    if not settings.auth.keys:
+        log.warning("no API key is configured (auth.keys): only programs on this machine may call")
+    embedded = [name for name, tier in settings.tiers.items() if tier.model_path is None]
+    if embedded:
+        log.warning(
+            "%s: served by the small embedded model, good for trying Weighbridge out and not for real answers",
+            " and ".join(embedded),
+        )
+
+
+def first_request(settings: Settings, url: str) -> str:
+    """A `curl` command that asks this gateway something."""
+    body = {"model": AUTO, "messages": [{"role": "user", "content": "Say hello in five words."}]}
+    words = ["curl", f"{url}/v1/chat/completions"]
+    if settings.server.tls_certfile is not None:
+        words += ["--cacert", str(settings.server.tls_certfile)]
+    command = shlex.join(words)
+    if settings.auth.keys:
+        command += ' -H "authorization: Bearer $API_KEY"'
+    return f"{command} \\\n  -H 'content-type: application/json' -d {shlex.quote(msgspec.json.encode(body).decode())}"

@@ -1,0 +1,1 @@
+"""Scoring, the decision, and the dispatch that carries it out."""

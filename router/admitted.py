@@ -1,0 +1,67 @@
+"""What the gateway hands to the router: an authenticated, parsed request, and where the answer goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A request that is authenticated and parsed. From here the dispatch owes exactly one usage record.
+
+    Args:
+        request_id: UUIDv7 made at admission; the ledger, the engine and the upstream share it.
+        body: the decoded chat-completions body, unknown fields kept.
+        body_bytes: length of the body as received, in bytes.
+        model: the requested model name, one of `config.roads.MODEL_NAMES`.
+        stream: whether the caller asked for Server-Sent Events.
+        admitted_at: monotonic seconds at admission.
+        admitted_ns: UTC nanoseconds at admission.
+    """
+
+    request_id: str
+    body: dict[str, Any]
+    body_bytes: int
+    model: str
+    stream: bool
+    tenant: str
+    key_id: str
+    admitted_at: float
+    admitted_ns: int
+
+
+class ClientGone(Exception):
+    """The caller has disconnected, or reads so slowly that we gave up on it.
+
+    Args:
+        code: `disconnected` or `slow_reader`; goes into the record.
+    """
+
+    def __init__(self, code: str = "disconnected") -> None:
+        super().__init__(code)
+        self.code = code
+
+
+Header = tuple[bytes, bytes]
+
+
+class Sink(Protocol):
+    """Where an answer is written. Writing waits while the caller is not reading."""
+
+    async def start(self, status: int, headers: Sequence[Header]) -> None:
+        """Send the status line and headers (names in lower case). Called once."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Send a piece of the body.
+
+        Raises:
+            ClientGone: nobody takes it, or did not for longer than the slow-reader limit.
+        """
+        ...
+
+    async def end(self) -> None:
+        """Finish the body."""
+        ...

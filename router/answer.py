@@ -1,0 +1,126 @@
+"""How an answer looks on the wire: our headers, SSE framing, and where its content begins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from weighbridge.config.errors import ApiError
+from weighbridge.router.admitted import Header
+
+DONE = b"data: [DONE]\n\n"
+
+
+class _Delta(msgspec.Struct):
+    content: str | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    refusal: str | None = None
+    tool_calls: list[Any] | None = None
+    function_call: Any = None
+
+
+class _Choice(msgspec.Struct):
+    delta: _Delta | None = None
+    finish_reason: str | None = None
+
+
+class _Chunk(msgspec.Struct):
+    choices: list[_Choice] = []
+    usage: dict[str, Any] | None = None
+
+
+_chunk = msgspec.json.Decoder(_Chunk)
+
+
+def frame(payload: bytes) -> bytes:
+    """One Server-Sent Event around a JSON payload."""
+    return b"data: " + payload + b"\n\n"
+
+
+def payload_of(event: bytes) -> bytes:
+    """The JSON of an event as engines frame it."""
+    return event[6:].rstrip(b"\n")
+
+
+def has_content(payload: bytes) -> bool:
+    """Whether this chunk is the commit point: it carries content or ends a choice. A role alone does not."""
+    for choice in _chunk.decode(payload).choices:
+        delta = choice.delta
+        if choice.finish_reason is not None:
+            return True
+        if delta is not None and (
+            delta.content
+            or delta.reasoning
+            or delta.reasoning_content
+            or delta.refusal
+            or delta.tool_calls
+            or delta.function_call
+        ):
+            return True
+    return False
+
+
+def is_usage_only(payload: bytes) -> bool:
+    """The extra last chunk of `stream_options.include_usage`, which only those who asked for it may see."""
+    if b'"usage"' not in payload:
+        return False
+    chunk = _chunk.decode(payload)
+    return not chunk.choices and chunk.usage is not None
+
+
+def wants_usage(body: dict[str, Any]) -> bool:
+    options = body.get("stream_options")
+    return isinstance(options, dict) and bool(options.get("include_usage"))
+
+
+def error_body(error: ApiError) -> bytes:
+    """OpenAI's error object."""
+    return msgspec.json.encode(
+        {
+            "error": {
+                "message": error.message,
+                "type": error.type,
+                "param": error.param,
+                "code": error.code,
+            }
+        }
+    )
+
+
+def content_headers(stream: bool) -> list[Header]:
+    if stream:
+        return [
+            (b"content-type", b"text/event-stream; charset=utf-8"),
+            (b"cache-control", b"no-cache"),
+            (b"x-accel-buffering", b"no"),
+        ]
+    return [(b"content-type", b"application/json")]
+
+
+def weighbridge_headers(
+    *,
+    request_id: str,
+    road: str,
+    score: float | None,
+    task: str,
+    policy: str,
+    attempts: int,
+    queue_ms: float,
+) -> list[Header]:
+    """The `x-weighbridge-*` headers every answer carries, errors included."""
+    pairs = {
+        "request-id": request_id,
+        "road": road,
+        "score": "" if score is None else f"{score:.3f}",
+        "task": task,
+        "policy": policy,
+        "attempts": str(attempts),
+        "queue-ms": f"{queue_ms:.0f}",
+    }
+    return [
+        (f"x-weighbridge-{name}".encode(), value.encode("latin-1", "replace"))
+        for name, value in pairs.items()
+        if value
+    ]

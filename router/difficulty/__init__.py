@@ -1,0 +1,1 @@
+"""The difficulty score: pure functions of the request, no network."""

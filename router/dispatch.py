@@ -1,0 +1,116 @@
+"""The router's door: takes an admitted request, walks it through its lifecycle, keeps the ones under way."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from weighbridge.commercial.errors import UpstreamFailed, UpstreamRefused
+from weighbridge.commercial.gate import EgressGate
+from weighbridge.config.clock import Clock
+from weighbridge.config.deadline import Deadline
+from weighbridge.config.roads import COMMERCIAL
+from weighbridge.masking.errors import MaskingRefused
+from weighbridge.masking.masker import Masker
+from weighbridge.observability.ledger import Ledger, LedgerUnavailable
+from weighbridge.observability.metrics import Metrics
+from weighbridge.policies.store import PolicyStore
+from weighbridge.pool.pool import Pool
+from weighbridge.router.admitted import Admitted, ClientGone, Sink
+from weighbridge.router.lifecycle import Lifecycle
+from weighbridge.router.roads import Roads
+
+log = logging.getLogger("weighbridge.router")
+
+PROGRESS_INTERVAL_S = 1.0
+"""Answers under way leave a progress row this often (seconds), streaming or not."""
+
+_EGRESS_ENDS = {"ok": "ok", "client_aborted": "cancelled"}
+
+
+class Dispatch:
+    """Carries requests out. One per gateway process."""
+
+    def __init__(
+        self,
+        *,
+        pool: Pool,
+        policies: PolicyStore,
+        masker: Masker,
+        gate: EgressGate,
+        ledger: Ledger,
+        metrics: Metrics,
+        clock: Clock,
+        request_timeout_s: float,
+        upstream_model: str,
+    ) -> None:
+        self._roads = Roads(
+            pool=pool, policies=policies, masker=masker, gate=gate, upstream_model=upstream_model
+        )
+        self._ledger = ledger
+        self._metrics = metrics
+        self._clock = clock
+        self._timeout_s = request_timeout_s
+        self._under_way: set[Lifecycle] = set()
+        self.closing = False
+        """Set at shutdown: who is cancelled from then on was cut off by us, not by the caller."""
+
+    @property
+    def under_way(self) -> int:
+        """Requests admitted and not yet recorded."""
+        return len(self._under_way)
+
+    async def run(self, request: Admitted, sink: Sink) -> None:
+        """Serve one request and write its record.
+
+        Raises:
+            ApiError: nothing was sent; `answer_headers` holds the headers to send with it.
+        """
+        life = Lifecycle(
+            request,
+            sink,
+            roads=self._roads,
+            ledger=self._ledger,
+            clock=self._clock,
+            deadline=Deadline.after(self._clock, self._timeout_s),
+            on_done=self._done,
+            on_setback=self._setback,
+            cut_by_us=lambda: self.closing,
+        )
+        self._under_way.add(life)
+        try:
+            await life.run()
+        except ClientGone:
+            log.info("request %s: the caller left", request.request_id)
+
+    async def note_progress(self) -> None:
+        """Write a progress row for every answer under way, each second, until cancelled."""
+        while True:
+            await asyncio.sleep(PROGRESS_INTERVAL_S)
+            for life in tuple(self._under_way):
+                life.note_progress()
+
+    def _setback(self, exc: Exception) -> None:
+        """Count what went wrong on the way out."""
+        if isinstance(exc, MaskingRefused):
+            self._metrics.masking_refusals_total.labels(exc.reason).inc()
+        elif isinstance(exc, UpstreamFailed):
+            self._metrics.egress_total.labels(exc.kind).inc()
+        elif isinstance(exc, UpstreamRefused):
+            self._metrics.egress_total.labels("refused").inc()
+        elif isinstance(exc, LedgerUnavailable):
+            self._metrics.egress_total.labels("ledger_unavailable").inc()
+
+    def _done(self, life: Lifecycle) -> None:
+        self._under_way.discard(life)
+        if life.road == COMMERCIAL and life.outcome in _EGRESS_ENDS:
+            self._metrics.egress_total.labels(_EGRESS_ENDS[life.outcome]).inc()
+        self._metrics.request_done(
+            road=life.road or "none",
+            outcome=life.outcome,
+            seconds=life.total_ms / 1000,
+            ttft_seconds=None if life.ttft_ms is None else life.ttft_ms / 1000,
+            prompt_tokens=life.meter.prompt,
+            cached_tokens=life.meter.cached,
+            completion_tokens=life.meter.completion,
+        )

@@ -1,0 +1,174 @@
+"""What a failed attempt means: the word for the record, the roads it opens, the error if none is left."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from weighbridge.commercial.errors import UpstreamFailed, UpstreamRefused
+from weighbridge.config.errors import ApiError, ContextLengthExceeded
+from weighbridge.config.roads import COMMERCIAL, LOCAL_ROADS, Road
+from weighbridge.masking.errors import PASSING, MaskingRefused, Reason
+from weighbridge.observability.ledger import LedgerUnavailable
+from weighbridge.pool.engine import EngineOverloaded, EngineUnavailable
+from weighbridge.pool.queue_lock import QueueFull, QueueLockTimeout
+from weighbridge.pool.worker import TierNotReady
+from weighbridge.router.decision import Decision
+
+
+class EmptyAnswer(Exception):
+    """A stream ended without content and without a finish reason."""
+
+
+class Opens(Enum):
+    """Which roads a setback opens."""
+
+    NOTHING = auto()
+    """The request itself is at fault, or the provider's word is final."""
+    OUTWARD = auto()
+    """The tier is contended: overflow. One queue deadline has been spent; no other queue is joined."""
+    ANY = auto()
+    """The backend is gone or cannot hold the prompt."""
+    LOCAL = auto()
+    """The outward road failed or was refused; a refusal closes it for good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setback:
+    """One attempt that did not serve."""
+
+    cause: str
+    opens: Opens
+    error: ApiError
+
+
+def setback_of(exc: Exception, decision: Decision) -> Setback:
+    """Read what went wrong. Exceptions that are nobody's plan are re-raised."""
+    retry = math.ceil(max(1.0, decision.queue_lock_timeout_ms / 1000))
+    match exc:
+        case QueueLockTimeout() | QueueFull() | EngineOverloaded():
+            cause = {QueueLockTimeout: "queue_timeout", QueueFull: "queue_full"}.get(
+                type(exc), "engine_overloaded"
+            )
+            return Setback(cause, Opens.OUTWARD, _contended(cause, retry))
+        case TierNotReady():
+            return Setback("not_ready", Opens.ANY, _no_capacity(retry))
+        case EngineUnavailable():
+            return Setback("engine_unavailable", Opens.ANY, exc)
+        case ContextLengthExceeded():
+            return Setback("window", Opens.ANY, exc)
+        case MaskingRefused(reason=reason):
+            return Setback("masking_refused", Opens.LOCAL, _refused(decision, reason, retry))
+        case LedgerUnavailable():
+            return Setback("ledger_unavailable", Opens.LOCAL, _no_record(retry))
+        case EmptyAnswer():
+            return Setback("empty_answer", Opens.ANY, _empty())
+        case UpstreamFailed():
+            return Setback(f"upstream_{exc.kind}", Opens.LOCAL, _upstream(exc))
+        case UpstreamRefused() | ApiError():
+            return Setback("refused", Opens.NOTHING, exc)
+        case _:
+            raise exc
+
+
+def next_road(decision: Decision, tried: Collection[Road], setback: Setback) -> Road | None:
+    """The first alternate that `setback` opens and that was not tried yet."""
+    if setback.opens is Opens.NOTHING:
+        return None
+    for road in decision.alternates:
+        if road in tried:
+            continue
+        if setback.opens is Opens.OUTWARD and road != COMMERCIAL:
+            continue
+        if setback.opens is Opens.LOCAL and road not in LOCAL_ROADS:
+            continue
+        return road
+    return None
+
+
+def egress_reason(setback: Setback) -> str:
+    """The word the egress row gives for an overflow after `setback`."""
+    if setback.opens is Opens.OUTWARD:
+        return "queue_lock_timeout"
+    return "window" if setback.cause == "window" else "worker_lost"
+
+
+def _empty() -> ApiError:
+    return ApiError(502, "The model gave no answer.", type="server_error", code="empty_answer")
+
+
+def _contended(cause: str, retry: int) -> ApiError:
+    return ApiError(
+        429,
+        "The local models are busy and this request may not be served elsewhere; try again shortly.",
+        type="rate_limit_error",
+        code="queue_full" if cause == "queue_full" else "queue_lock_timeout",
+        retry_after_s=retry,
+    )
+
+
+def _no_capacity(retry: int) -> ApiError:
+    return ApiError(
+        503,
+        "The local model is still loading or is down, and no other road is open for this request.",
+        type="server_error",
+        code="no_capacity",
+        retry_after_s=max(retry, 5),
+    )
+
+
+def _refused(decision: Decision, reason: Reason, retry: int) -> ApiError:
+    if decision.road == COMMERCIAL and reason in PASSING:
+        return ApiError(
+            503,
+            f"The request could not be masked at the moment ({reason}), so it was not sent.",
+            type="server_error",
+            code="masking_unavailable",
+            retry_after_s=retry,
+        )
+    if decision.road == COMMERCIAL:
+        return ApiError(
+            403,
+            f"The request could not be made safe to leave ({reason}), so it was not sent.",
+            type="permission_error",
+            code="egress_refused",
+        )
+    # The local queue was the problem, and it passes: the caller may come again.
+    return ApiError(
+        429,
+        f"The local models are busy, and the request could not be made safe to leave ({reason}).",
+        type="rate_limit_error",
+        code="overflow_not_permitted",
+        retry_after_s=retry,
+    )
+
+
+def _no_record(retry: int) -> ApiError:
+    return ApiError(
+        503,
+        "The usage ledger cannot be written, so nothing may leave; local models go on serving.",
+        type="server_error",
+        code="ledger_unavailable",
+        retry_after_s=max(retry, 5),
+    )
+
+
+def _upstream(exc: UpstreamFailed) -> ApiError:
+    if exc.status == 429:
+        return ApiError(
+            429,
+            "The commercial API is rate limiting.",
+            type="rate_limit_error",
+            code="upstream_rate_limited",
+            retry_after_s=exc.retry_after_s or 1,
+        )
+    late = exc.kind in ("stall", "timeout")
+    return ApiError(
+        504 if late else 502,
+        "The commercial API did not answer in time." if late else "The commercial API failed.",
+        type="server_error",
+        code=f"upstream_{exc.kind}",
+        retry_after_s=exc.retry_after_s,
+    )

@@ -1,0 +1,160 @@
+"""What the dispatch needs of the rooms below: weigh, decide, find a tier, mask, pass the gate."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from weighbridge.commercial.gate import EgressContext, EgressGate
+from weighbridge.config.deadline import Deadline
+from weighbridge.config.errors import ApiError
+from weighbridge.config.roads import LOCAL_ROADS, Road
+from weighbridge.config.usage import TokenMeter
+from weighbridge.masking.masker import Masker
+from weighbridge.masking.request import MaskedRequest
+from weighbridge.masking.restore import StreamRestorer, restore_completion
+from weighbridge.policies.compiled import Policy
+from weighbridge.policies.store import PolicyStore
+from weighbridge.pool.pool import Pool
+from weighbridge.pool.tier import Tier
+from weighbridge.pool.worker import TierNotReady
+from weighbridge.router.admitted import Admitted
+from weighbridge.router.answer import frame, is_usage_only
+from weighbridge.router.decision import Decision, Facts, decide
+from weighbridge.router.difficulty.score import CALIBRATION_VERSION, Assessment, assess
+
+
+@dataclass(slots=True)
+class Weighed:
+    """A request with its weight, the policy it was admitted under, and the decision or its refusal."""
+
+    weight: Assessment
+    policy: Policy
+    outcome: Decision | ApiError
+
+    calibration_version = CALIBRATION_VERSION
+
+    def decide(self) -> Decision:
+        """Raises: ApiError when no road may carry the request."""
+        if isinstance(self.outcome, ApiError):
+            raise self.outcome
+        return self.outcome
+
+    @property
+    def road(self) -> str:
+        return self.outcome.road if isinstance(self.outcome, Decision) else ""
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        if isinstance(self.outcome, Decision):
+            return self.outcome.reasons
+        return (f"refused {self.outcome.code}",)
+
+
+class Passage:
+    """One way through the gate: a sealed request, and its answer with the placeholders restored."""
+
+    def __init__(self, gate: EgressGate, masked: MaskedRequest, context: EgressContext) -> None:
+        self._gate = gate
+        self._masked = masked
+        self._context = context
+
+    @property
+    def egress_id(self) -> str:
+        """The id of the egress row; empty while nothing has left."""
+        return self._context.egress_id
+
+    async def complete(self, deadline: Deadline, meter: TokenMeter) -> bytes:
+        payload = await self._gate.complete(self._masked, self._context, deadline, meter)
+        return restore_completion(self._masked.vault, payload)
+
+    async def stream(
+        self, deadline: Deadline, meter: TokenMeter, keep_usage: bool
+    ) -> AsyncGenerator[bytes, None]:
+        restorer = StreamRestorer(self._masked.vault)
+        async with closing(self._gate.stream(self._masked, self._context, deadline, meter)) as payloads:
+            async for payload in payloads:
+                if not keep_usage and is_usage_only(payload):
+                    continue
+                for restored in restorer.feed(payload):
+                    yield frame(restored)
+            for restored in restorer.finish():
+                yield frame(restored)
+
+
+class Roads:
+    """The rooms below the router, as the dispatch sees them."""
+
+    def __init__(
+        self, *, pool: Pool, policies: PolicyStore, masker: Masker, gate: EgressGate, upstream_model: str
+    ) -> None:
+        self._pool = pool
+        self._policies = policies
+        self._masker = masker
+        self._gate = gate
+        self._upstream_model = upstream_model
+        self._local: tuple[Road, ...] = tuple(road for road in LOCAL_ROADS if pool.tier(road) is not None)
+
+    def weigh(self, request: Admitted) -> Weighed:
+        """Score the request and decide under the policy in force at this moment."""
+        weight = assess(request.body)
+        policy = self._policies.current
+        facts = Facts(request.tenant, self._local, self._gate.configured)
+        outcome: Decision | ApiError
+        try:
+            outcome = decide(request.model, weight, policy, facts)
+        except ApiError as refusal:
+            outcome = refusal
+        return Weighed(weight, policy, outcome)
+
+    def tier(self, road: Road) -> Tier:
+        tier = self._pool.tier(road)
+        if tier is None:
+            raise TierNotReady(road)
+        return tier
+
+    async def mask(self, request: Admitted, deadline: Deadline) -> MaskedRequest:
+        """Raises: MaskingRefused."""
+        return await self._masker.mask(
+            request.body,
+            request_id=request.request_id,
+            upstream_model=self._upstream_model,
+            conversation=f"{request.tenant}/{request.key_id}",
+            deadline=deadline,
+        )
+
+    def passage(self, masked: MaskedRequest, attempt: int, reason: str, policy_version: str) -> Passage:
+        context = EgressContext(attempt=attempt, reason=reason, policy_version=policy_version)
+        return Passage(self._gate, masked, context)
+
+
+@asynccontextmanager
+async def closing(events: AsyncIterator[bytes]) -> AsyncIterator[AsyncIterator[bytes]]:
+    """Close an answer's iterator on every way out, and wait for it even when cancelled meanwhile.
+
+    Closing is what frees the engine or the connection: the slot is given back only after it.
+    """
+    try:
+        yield events
+    finally:
+        aclose: Callable[[], Awaitable[None]] | None = getattr(events, "aclose", None)
+        if aclose is not None:
+            await _uncancelled(aclose)
+
+
+async def _uncancelled(work: Callable[[], Awaitable[None]]) -> None:
+    async def run() -> None:
+        await work()
+
+    task = asyncio.ensure_future(run())
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as exc:
+            cancelled = exc
+    if cancelled is not None:
+        raise cancelled
+    task.result()

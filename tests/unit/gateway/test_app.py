@@ -1,0 +1,182 @@
+"""The parts together: made from settings, started behind the listening server, closed in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.fake_engine import FakeEngine
+from weighbridge.config.errors import ConfigError
+from weighbridge.config.settings import Settings, load_settings
+from weighbridge.gateway.app import Parts, build_parts, create_app
+from weighbridge.gateway.lifespan import close, running
+from weighbridge.observability.ledger import SpoolBusy
+
+
+def settings_in(folder: Path, **overrides: Any) -> Settings:
+    return load_settings(env={}, overrides={"state_dir": str(folder / "state")} | overrides)
+
+
+def parts_in(folder: Path, **overrides: Any) -> Parts:
+    return build_parts(settings_in(folder, **overrides), engine_factory=lambda *_: FakeEngine())
+
+
+class Step:
+    """A part that notes when it is started and closed."""
+
+    ready = True
+
+    def __init__(self, name: str, events: list[str], *, fails: bool = False) -> None:
+        self._name = name
+        self._events = events
+        self._fails = fails
+        self.tiers_ready = False
+
+    async def start(self) -> None:
+        self._events.append(f"start {self._name}")
+        self.tiers_ready = True
+
+    async def close(self, *_: object) -> None:
+        self._events.append(f"close {self._name}")
+        if self._fails:
+            raise RuntimeError("planted-text")
+
+    def status(self) -> list[dict[str, Any]]:
+        return [{"ready": self.tiers_ready}]
+
+
+def with_steps(parts: Parts, *, fails: str = "") -> list[str]:
+    events: list[str] = []
+    real_ledger, real_state = parts.ledger.close, parts.state.close
+
+    async def close_ledger() -> None:
+        events.append("close ledger")
+        await real_ledger()
+
+    def close_state() -> None:
+        events.append("close state")
+        real_state()
+
+    for name in ("pool", "gate", "masker"):
+        setattr(parts, name, Step(name, events, fails=name == fails))
+    parts.ledger.close = close_ledger  # type: ignore[method-assign,assignment]
+    parts.state.close = close_state  # type: ignore[method-assign]
+    return events
+
+
+CLOSING = ["close pool", "close gate", "close masker", "close ledger", "close state"]
+
+
+async def test_masking_is_up_before_the_pool_and_everything_closes_in_order(tmp_path: Path) -> None:
+    parts, first_ready = parts_in(tmp_path), asyncio.Event()
+    events = with_steps(parts)
+    async with running(parts, first_ready.set):
+        # The body runs at once: the server listens while models load.
+        assert events == []
+        async with asyncio.timeout(5):
+            await first_ready.wait()
+        assert events == ["start masker", "start pool"]
+    assert events[2:] == CLOSING
+    assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
+
+
+async def test_a_part_that_will_not_close_does_not_keep_the_others_open(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    parts = parts_in(tmp_path)
+    events = with_steps(parts, fails="gate")
+    await close(parts)
+    assert events == CLOSING
+    assert "closing gate failed" in caplog.text
+    assert "planted" not in caplog.text
+
+
+async def test_a_stop_while_models_load_ends_the_loading(tmp_path: Path) -> None:
+    parts, loading, ended = parts_in(tmp_path), asyncio.Event(), asyncio.Event()
+    events = with_steps(parts)
+
+    async def endless() -> None:
+        loading.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    parts.pool.start = endless  # type: ignore[method-assign]
+    async with running(parts):
+        await loading.wait()
+    assert ended.is_set()
+    assert events[-5:] == CLOSING
+
+
+async def test_the_server_serves_on_when_no_tier_comes_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    parts, tried = parts_in(tmp_path), asyncio.Event()
+    with_steps(parts)
+
+    async def fails() -> None:
+        tried.set()
+        raise ConfigError("tiers.local-8b: planted-reason")
+
+    parts.pool.start = fails  # type: ignore[method-assign]
+    with caplog.at_level(logging.INFO):
+        async with running(parts):
+            await tried.wait()
+            await asyncio.sleep(0)
+    assert "no local tier came up" in caplog.text
+
+
+async def test_a_request_through_the_whole_application(tmp_path: Path) -> None:
+    parts = parts_in(tmp_path)
+    parts.masker.start = no_masking  # type: ignore[method-assign]
+    ready = asyncio.Event()
+    app = create_app(parts, on_first_ready=ready.set)
+    async with running(parts, ready.set):
+        async with asyncio.timeout(5):
+            await ready.wait()
+        transport = httpx.ASGITransport(app, client=("127.0.0.1", 5000))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            answer = await client.post(
+                "/v1/chat/completions",
+                json={"model": "local-8b", "messages": [{"role": "user", "content": "hello"}]},
+            )
+            assert answer.status_code == 200, answer.text
+            assert answer.json()["object"] == "chat.completion"
+            assert answer.headers["x-weighbridge-road"] == "local-8b"
+            models = (await client.get("/v1/models")).json()["data"]
+            assert [model["id"] for model in models] == ["auto", "local-8b", "local-70b"]
+            assert "SmolLM2-135M-Instruct" in models[1]["weighbridge"]["note"]
+            report = (await client.get("/health/ready")).json()
+            assert report["status"] == "ready"
+            metrics = (await client.get("/metrics")).text
+            assert 'weighbridge_requests_total{outcome="ok",road="local-8b"} 1.0' in metrics
+
+
+async def no_masking() -> None:
+    """The detectors take seconds to start and are not what is looked at."""
+
+
+def test_a_second_gateway_on_one_state_folder_is_refused_in_one_line(tmp_path: Path) -> None:
+    first = parts_in(tmp_path)
+    with pytest.raises(SpoolBusy) as caught:
+        parts_in(tmp_path)
+    assert "\n" not in str(caught.value)
+    first.ledger.close_sync()
+    first.state.close()
+
+
+def test_a_wrong_policy_leaves_nothing_open(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("version: 1\nname: mine\negress: maybe\n")
+    with pytest.raises(ConfigError) as caught:
+        parts_in(tmp_path, policies={"file": str(policy)})
+    assert str(caught.value).startswith(f"{policy}:3: egress: ")
+    again = parts_in(tmp_path)
+    again.ledger.close_sync()
+    again.state.close()
