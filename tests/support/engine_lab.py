@@ -1,0 +1,111 @@
+"""An engine and the event loop it lives in, for tests that run on the fake engine and on vLLM alike."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, TypeVar
+
+from weighbridge.config.usage import TokenMeter
+from weighbridge.pool.engine import Engine, EngineCall
+
+T = TypeVar("T")
+_serial = count(1)
+
+
+@dataclass
+class Answer:
+    """What a call gave."""
+
+    call: EngineCall
+    documents: list[dict[str, Any]] = field(default_factory=list)
+    """The completion, or the chunks of a stream."""
+
+    @property
+    def meter(self) -> TokenMeter:
+        return self.call.meter
+
+    def text(self, index: int = 0) -> str:
+        pieces: list[str] = []
+        for document in self.documents:
+            for choice in document["choices"]:
+                if choice["index"] == index:
+                    pieces.append((choice.get("message") or choice.get("delta") or {}).get("content") or "")
+        return "".join(pieces)
+
+    def reasons(self) -> dict[int, str]:
+        found: dict[int, str] = {}
+        for document in self.documents:
+            for choice in document["choices"]:
+                if choice["finish_reason"] is not None:
+                    assert choice["index"] not in found, "a choice finished twice"
+                    found[choice["index"]] = choice["finish_reason"]
+        return found
+
+    def usage(self) -> dict[str, Any] | None:
+        found = [document["usage"] for document in self.documents if document.get("usage")]
+        assert len(found) <= 1
+        return found[0] if found else None
+
+
+def new_call(body: dict[str, Any]) -> EngineCall:
+    return EngineCall(f"test-{os.getpid()}-{next(_serial)}", body, TokenMeter())
+
+
+def chat(text: str = "Tell me about rivers.", **fields: Any) -> dict[str, Any]:
+    """A body whose answer is the same every time and as long as it is asked for."""
+    return {
+        "model": "auto",
+        "messages": [{"role": "user", "content": text}],
+        "temperature": 0,
+        "max_tokens": 12,
+        "ignore_eos": True,
+        **fields,
+    }
+
+
+@dataclass
+class Lab:
+    """An engine that is up. Every `run` is in the same loop."""
+
+    engine: Engine
+    runner: asyncio.Runner
+    road: str
+
+    def run(self, work: Callable[[Engine], Awaitable[T]], timeout_s: float = 60.0) -> T:
+        async def main() -> T:
+            async with asyncio.timeout(timeout_s):
+                return await work(self.engine)
+
+        return self.runner.run(main())
+
+
+async def complete(engine: Engine, body: dict[str, Any]) -> Answer:
+    call = new_call(body)
+    return Answer(call, [json.loads(await engine.complete(call))])
+
+
+async def stream(engine: Engine, body: dict[str, Any]) -> Answer:
+    answer = Answer(new_call(body))
+    async for event in engine.stream(answer.call):
+        answer.documents.append(parse(event))
+    return answer
+
+
+def parse(event: bytes) -> dict[str, Any]:
+    """One whole Server-Sent Event."""
+    assert event.startswith(b"data: {") and event.endswith(b"}\n\n") and event.count(b"\n") == 2, event
+    document: dict[str, Any] = json.loads(event[6:])
+    assert "error" not in document
+    return document
+
+
+async def until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
+    """Wait for what no event tells: an engine's own counter."""
+    async with asyncio.timeout(timeout_s):
+        while not condition():
+            await asyncio.sleep(0.005)

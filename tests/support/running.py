@@ -1,0 +1,130 @@
+"""A whole gateway in this process, on a real socket, with fake engines and everything else real."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+from tests.support.fake_engine import FakeEngine
+from weighbridge.config.roads import LOCAL_ROADS
+from weighbridge.config.settings import load_settings
+from weighbridge.gateway.app import Parts, build_parts, create_app
+from weighbridge.gateway.listening import bind, listen
+from weighbridge.gateway.server import make_server
+from weighbridge.observability import ledger_read
+
+
+def policy_file(
+    folder: Path, *, egress: str = "masked", queue_lock_timeout_ms: int = 2000, **more: Any
+) -> Path:
+    """The shipped default policy with a few values of the test's own."""
+    shipped = Path(__file__).parents[2] / "policies" / "default.yaml"
+    document = yaml.safe_load(shipped.read_text(encoding="utf-8"))
+    document |= {"egress": egress, "queue_lock_timeout_ms": queue_lock_timeout_ms, **more}
+    path = folder / "policy.yaml"
+    path.write_text(yaml.safe_dump(document, allow_unicode=True), encoding="utf-8")
+    return path
+
+
+@dataclass
+class Running:
+    """What a test sees of a gateway that runs."""
+
+    parts: Parts
+    url: str
+    client: httpx.AsyncClient
+    engines: dict[str, FakeEngine]
+    state_dir: Path
+    closed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def chat(self, **body: Any) -> httpx.Response:
+        body.setdefault("model", "auto")
+        body.setdefault("messages", [{"role": "user", "content": "Hello there"}])
+        return await self.client.post("/v1/chat/completions", json=body)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The request rows as they are on disk now."""
+        with ledger_read.open_readonly(self.state_dir / "ledger.sqlite3") as conn:
+            return ledger_read.requests(conn)
+
+    def attempts(self, request_id: str) -> list[dict[str, Any]]:
+        with ledger_read.open_readonly(self.state_dir / "ledger.sqlite3") as conn:
+            return ledger_read.attempts(conn, request_id)
+
+    def egress(self) -> list[dict[str, Any]]:
+        with ledger_read.open_readonly(self.state_dir / "ledger.sqlite3") as conn:
+            return ledger_read.egress(conn)
+
+    def slots_in_use(self) -> int:
+        return sum(int(tier["slots_in_use"]) for tier in self.parts.pool.status())
+
+
+@asynccontextmanager
+async def running_gateway(
+    folder: Path,
+    *,
+    engines: Mapping[str, FakeEngine] | None = None,
+    upstream: str | None = None,
+    policy: Path | None = None,
+    tiers: Mapping[str, Mapping[str, Any]] | None = None,
+    **sections: Mapping[str, Any],
+) -> AsyncIterator[Running]:
+    """Start a gateway with `engines` and wait until every tier is ready.
+
+    Args:
+        folder: holds the state folder and files of the test.
+        upstream: base URL of the recorder; None configures no commercial endpoint.
+        tiers: settings of the tiers by road; those of `engines` by default.
+        sections: further settings sections.
+    """
+    made = dict(engines) if engines is not None else {road: FakeEngine(road) for road in LOCAL_ROADS}
+    state_dir = folder / "state"
+    overrides: dict[str, Any] = {
+        "state_dir": str(state_dir),
+        "server": {"port": 0, "drain_timeout_s": 5.0},
+        "tiers": {road: dict((tiers or {}).get(road, {})) if road in made else None for road in LOCAL_ROADS},
+        **{name: dict(values) for name, values in sections.items()},
+    }
+    if policy is not None:
+        overrides["policies"] = {"file": str(policy), "poll_interval_s": 0.1}
+    if upstream is not None:
+        overrides["commercial"] = {
+            "base_url": upstream,
+            "model": "upstream-model",
+            **dict(sections.get("commercial", {})),
+        }
+    settings = load_settings(None, env={}, overrides=overrides)
+    with bind("127.0.0.1", 0) as sock:
+        parts = build_parts(settings, engine_factory=lambda road, _: made[road])
+        ready = asyncio.Event()
+        server = make_server(
+            create_app(parts, on_first_ready=ready.set), underway=parts.underway, drain_timeout_s=5.0
+        )
+        listen(sock)
+        served = asyncio.create_task(server.serve(sockets=[sock]))
+        try:
+            await _all_ready(parts, served)
+            url = f"http://127.0.0.1:{sock.getsockname()[1]}"
+            async with httpx.AsyncClient(
+                base_url=url, timeout=60, limits=httpx.Limits(max_connections=None)
+            ) as client:
+                yield Running(parts, url, client, made, state_dir)
+        finally:
+            server.should_exit = True
+            await served
+
+
+async def _all_ready(parts: Parts, served: asyncio.Task[None]) -> None:
+    async with asyncio.timeout(30):
+        while not (parts.masker.ready and all(tier["ready"] for tier in parts.pool.status())):
+            if served.done():
+                served.result()
+                raise RuntimeError("the server ended before it was ready")
+            await asyncio.sleep(0.02)
