@@ -1,0 +1,142 @@
+"""The commercial API misbehaves: what the caller sees, what the record says, and that the gateway serves on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support import recorder as rec
+from tests.support.fake_engine import FakeEngine
+from tests.support.recorder import Mode, recording
+from tests.support.running import Running, policy_file, running_gateway
+
+LIMITS = {
+    "connect_timeout_s": 1.0,
+    "first_byte_timeout_s": 0.4,
+    "idle_timeout_s": 0.4,
+    "total_timeout_s": 5.0,
+}
+BEFORE = {"500": rec.STATUS_500, "reset": rec.RESET, "stall": rec.STALL, "cut": Mode("cut", after=0)}
+BEFORE |= {"malformed": Mode("malformed", after=0), "stall after the head": rec.STALL_BODY}
+AFTER = {"cut": rec.CUT, "malformed": rec.MALFORMED, "error event": rec.ERROR_EVENT}
+
+
+def events(text: str) -> list[str]:
+    return [line[6:] for line in text.splitlines() if line.startswith("data: ")]
+
+
+async def healthy(gateway: Running, mode_reset: rec.Recorder) -> None:
+    mode_reset.mode = rec.OK
+    answer = await gateway.chat(model="commercial")
+    assert answer.status_code == 200 and answer.headers["x-weighbridge-road"] == "commercial"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("fault", list(BEFORE))
+async def test_before_the_first_content_the_next_road_serves(
+    tmp_path: Path, fault: str, stream: bool
+) -> None:
+    if fault in ("cut", "malformed") and not stream:
+        fault = "500"
+    async with (
+        recording(BEFORE[fault]) as recorder,
+        running_gateway(
+            tmp_path, upstream=recorder.base_url, policy=policy_file(tmp_path), commercial=LIMITS
+        ) as gateway,
+    ):
+        code = [
+            {"role": "user", "content": "Write a Python function that parses a CSV file and fix this bug."}
+        ]
+        answer = await gateway.chat(messages=code, stream=stream)
+        assert answer.status_code == 200, answer.text
+        assert answer.headers["x-weighbridge-road"] == "local-70b"
+        assert answer.headers["x-weighbridge-attempts"] == "2"
+        if stream:
+            assert events(answer.text)[-1] == "[DONE]"
+        (row,) = gateway.rows()
+        assert (row["outcome"], row["road"], row["attempts"]) == ("ok", "local-70b", 2)
+        tried = gateway.attempts(row["request_id"])
+        assert tried[0]["road"] == "commercial" and tried[0]["outcome"].startswith("upstream_")
+        assert len(recorder.requests) == 1, "one attempt, no hammering"
+        await healthy(gateway, recorder)
+        assert len(gateway.rows()) == 2
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("fault", list(BEFORE))
+async def test_without_another_road_there_is_one_clean_error(
+    tmp_path: Path, fault: str, stream: bool
+) -> None:
+    if fault in ("cut", "malformed") and not stream:
+        fault = "reset"
+    async with (
+        recording(BEFORE[fault]) as recorder,
+        running_gateway(
+            tmp_path, upstream=recorder.base_url, policy=policy_file(tmp_path), commercial=LIMITS
+        ) as gateway,
+    ):
+        answer = await gateway.chat(model="commercial", stream=stream)
+        assert answer.status_code in (502, 504)
+        error = answer.json()["error"]
+        assert error["type"] == "server_error" and "provider text" not in answer.text
+        (row,) = gateway.rows()
+        assert (row["outcome"], row["status"], row["attempts"]) == ("error", answer.status_code, 1)
+        await healthy(gateway, recorder)
+        assert len(gateway.rows()) == 2
+
+
+@pytest.mark.parametrize("fault", list(AFTER))
+async def test_after_the_first_content_an_error_event_and_no_done(tmp_path: Path, fault: str) -> None:
+    async with (
+        recording(AFTER[fault]) as recorder,
+        running_gateway(
+            tmp_path, upstream=recorder.base_url, policy=policy_file(tmp_path), commercial=LIMITS
+        ) as gateway,
+    ):
+        answer = await gateway.chat(model="commercial", stream=True)
+        assert answer.status_code == 200
+        seen = events(answer.text)
+        assert "[DONE]" not in seen
+        assert json.loads(seen[-1])["error"]["code"].startswith("upstream_")
+        assert any(json.loads(event)["choices"][0]["delta"].get("content") for event in seen[:-1])
+        assert all(json.loads(event)["choices"][0]["finish_reason"] is None for event in seen[:-1])
+        (row,) = gateway.rows()
+        assert (row["outcome"], row["road"], row["attempts"]) == ("truncated", "commercial", 1)
+        assert row["completion_tokens"] > 0 and not row["tokens_exact"]
+        await healthy(gateway, recorder)
+
+
+@pytest.mark.parametrize("code", [400, 401, 403, 404, 422])
+async def test_the_providers_refusal_is_final_and_named(tmp_path: Path, code: int) -> None:
+    async with (
+        recording(rec.status(code)) as recorder,
+        running_gateway(
+            tmp_path, upstream=recorder.base_url, policy=policy_file(tmp_path), commercial=LIMITS
+        ) as gateway,
+    ):
+        answer = await gateway.chat(model="commercial")
+        assert answer.status_code in (code, 502)
+        assert "provider text" not in answer.text
+        assert len(recorder.requests) == 1
+        (row,) = gateway.rows()
+        assert row["attempts"] == 1
+
+
+async def test_a_dead_tier_is_left_for_the_next_road(tmp_path: Path) -> None:
+    broken = FakeEngine()
+    async with (
+        recording() as recorder,
+        running_gateway(
+            tmp_path,
+            engines={"local-8b": broken, "local-70b": FakeEngine("local-70b")},
+            upstream=recorder.base_url,
+            policy=policy_file(tmp_path),
+        ) as gateway,
+    ):
+        broken.kill()
+        answer = await gateway.chat(messages=[{"role": "user", "content": "안녕하세요"}])
+        assert answer.status_code == 200
+        assert answer.headers["x-weighbridge-road"] == "local-70b"
+        assert recorder.connections == [], "a local tier was free: nothing had to leave"
