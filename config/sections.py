@@ -203,6 +203,13 @@ class TierSettings(Section):
     tensor_parallel_size: Count = shipped(
         "tiers.local-8b.tensor_parallel_size", "GPUs the model is split over.", ge=1, le=64
     )
+    devices: str | None = shipped(
+        "tiers.local-8b.devices",
+        "GPUs of this tier by number, such as `0` or `0,1`: as many as `tensor_parallel_size`. Null: the first ones, "
+        "which two tiers then share.",
+        legal="text: GPU numbers such as '0' or '0,1'",
+        pattern=r"^\d{1,3}(,\d{1,3})*$",
+    )
     enforce_eager: bool = shipped(
         "tiers.local-8b.enforce_eager", "Run without CUDA graphs: starts sooner, answers slower."
     )
@@ -243,7 +250,18 @@ class TierSettings(Section):
         if self.slots is not None and self.slots > most:
             # What the engine cannot run waits inside it, where no queue lock ends the wait.
             raise wrong("slots", f"must not be above {most}, one and a half times max_num_seqs")
+        if self.devices is not None:
+            given = self.device_numbers
+            if len(set(given)) != len(given):
+                raise wrong("devices", "names a GPU twice")
+            if len(given) != self.tensor_parallel_size:
+                raise wrong("devices", f"must name {self.tensor_parallel_size} (tensor_parallel_size)")
         return self
+
+    @property
+    def device_numbers(self) -> tuple[int, ...]:
+        """The tier's GPUs; empty where vLLM takes the first ones."""
+        return () if self.devices is None else tuple(int(number) for number in self.devices.split(","))
 
     @property
     def slot_count(self) -> int:

@@ -133,6 +133,7 @@ def build_engine(
         kv_cache_memory_bytes=kv_cache_bytes,
         kv_cache_dtype="auto",
         tensor_parallel_size=settings.tensor_parallel_size,
+        device_ids=list(settings.device_numbers) or None,
         pipeline_parallel_size=1,
         data_parallel_size=1,
         enforce_eager=eager,

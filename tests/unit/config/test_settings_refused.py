@@ -75,6 +75,14 @@ IN_FILE = {
         "tiers:\n  local-8b:\n    slots: 13\n",
         "s.yaml:3: tiers.local-8b.slots: must not be above 12, one and a half times max_num_seqs",
     ),
+    "too many devices": (
+        "tiers:\n  local-8b:\n    devices: '0,1'\n",
+        "s.yaml:3: tiers.local-8b.devices: must name 1 (tensor_parallel_size)",
+    ),
+    "device twice": (
+        "tiers:\n  local-8b:\n    tensor_parallel_size: 2\n    devices: '1,1'\n",
+        "s.yaml:4: tiers.local-8b.devices: names a GPU twice",
+    ),
     "cores": (
         "tiers:\n  local-8b:\n    omp_cpus: all\n",
         "s.yaml:3: tiers.local-8b.omp_cpus: must be text: cores such as 0-3 or 0,2 (a | between workers), auto or "

@@ -280,6 +280,14 @@ def test_the_whole_card_is_used_as_the_seeds_say(tmp_path: Path) -> None:
     assert 128 * USUAL_TOKENS <= tokens < 256 * USUAL_TOKENS
 
 
+def test_each_tier_has_a_card_of_its_own(tmp_path: Path) -> None:
+    tiers = profile_settings("a100-80g", tmp_path).tiers
+    assert set(tiers) == {"local-8b", "local-70b"}
+    assert {tier.devices for tier in tiers.values()} == {"0", "1"}
+    reserved = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["a100-80g"]["deploy"]
+    assert reserved["resources"]["reservations"]["devices"][0]["count"] == 2
+
+
 def test_two_engines_on_one_card_add_up(tmp_path: Path) -> None:
     tiers = profile_settings("shared-gpu", tmp_path).tiers
     assert set(tiers) == {"local-8b", "local-70b"}
