@@ -107,7 +107,7 @@ def build_parts(
             metrics=metrics,
             clock=clock,
             request_timeout_s=settings.server.request_timeout_s,
-            upstream_model=settings.commercial.model,
+            commercial=settings.commercial,
         )
         opened.pop_all()
 

@@ -10,6 +10,7 @@ from weighbridge.commercial.gate import EgressGate
 from weighbridge.config.clock import Clock
 from weighbridge.config.deadline import Deadline
 from weighbridge.config.roads import COMMERCIAL
+from weighbridge.config.settings import CommercialSettings
 from weighbridge.masking.errors import MaskingRefused
 from weighbridge.masking.masker import Masker
 from weighbridge.observability.ledger import Ledger, LedgerUnavailable
@@ -42,11 +43,9 @@ class Dispatch:
         metrics: Metrics,
         clock: Clock,
         request_timeout_s: float,
-        upstream_model: str,
+        commercial: CommercialSettings,
     ) -> None:
-        self._roads = Roads(
-            pool=pool, policies=policies, masker=masker, gate=gate, upstream_model=upstream_model
-        )
+        self._roads = Roads(pool=pool, policies=policies, masker=masker, gate=gate, commercial=commercial)
         self._ledger = ledger
         self._metrics = metrics
         self._clock = clock

@@ -16,7 +16,7 @@ from enum import Enum
 
 from weighbridge.config.clock import Clock
 from weighbridge.config.deadline import Deadline
-from weighbridge.config.errors import ApiError
+from weighbridge.config.errors import ApiError, ContextLengthExceeded
 from weighbridge.config.roads import COMMERCIAL, Road
 from weighbridge.config.usage import TokenMeter
 from weighbridge.observability.ledger import Ledger, LedgerUnavailable
@@ -96,6 +96,8 @@ class Lifecycle:
         self._completion: asyncio.Future[None] | None = None
         self._reported = 0
         self._whole = b""
+        self._prompt_tokens = 0
+        """At least so many, once a tier found the prompt too long; 0 while nobody had to count."""
         self._passage: Passage | None = None
 
     # ---- the walk ----
@@ -208,7 +210,11 @@ class Lifecycle:
 
     async def _serve_local(self, road: Road, decision: Decision) -> None:
         tier = self._roads.tier(road)
-        await tier.fits(self.request.body, self.request.body_bytes)
+        try:
+            await tier.fits(self.request.body, self.request.body_bytes)
+        except ContextLengthExceeded as exc:
+            self._prompt_tokens = exc.prompt_tokens or tier.max_model_len
+            raise
         asked = self._clock.monotonic()
         try:
             self._lease = await tier.lease(self._deadline.within(decision.queue_lock_timeout_ms / 1000))
@@ -224,6 +230,9 @@ class Lifecycle:
             self._whole = await engine.complete(call)
 
     async def _serve_commercial(self, decision: Decision, reason: str) -> None:
+        window = self._roads.upstream_window
+        if window is not None and self._prompt_tokens >= window:
+            raise ContextLengthExceeded(self._prompt_tokens, window)
         # No record, no egress: the intent must be on disk before anything is built that could leave.
         if self._intent is not None:
             await asyncio.shield(self._intent)

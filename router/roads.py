@@ -11,6 +11,7 @@ from weighbridge.commercial.gate import EgressContext, EgressGate
 from weighbridge.config.deadline import Deadline
 from weighbridge.config.errors import ApiError
 from weighbridge.config.roads import LOCAL_ROADS, Road
+from weighbridge.config.settings import CommercialSettings
 from weighbridge.config.usage import TokenMeter
 from weighbridge.masking.masker import Masker
 from weighbridge.masking.request import MaskedRequest
@@ -88,13 +89,21 @@ class Roads:
     """The rooms below the router, as the dispatch sees them."""
 
     def __init__(
-        self, *, pool: Pool, policies: PolicyStore, masker: Masker, gate: EgressGate, upstream_model: str
+        self,
+        *,
+        pool: Pool,
+        policies: PolicyStore,
+        masker: Masker,
+        gate: EgressGate,
+        commercial: CommercialSettings,
     ) -> None:
         self._pool = pool
         self._policies = policies
         self._masker = masker
         self._gate = gate
-        self._upstream_model = upstream_model
+        self._upstream_model = commercial.model
+        self.upstream_window = commercial.max_context_tokens
+        """The commercial model's window in tokens; None when not known."""
         self._local: tuple[Road, ...] = tuple(road for road in LOCAL_ROADS if pool.tier(road) is not None)
 
     def weigh(self, request: Admitted) -> Weighed:

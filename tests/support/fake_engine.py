@@ -123,7 +123,7 @@ class FakeEngine:
         self._require_alive()
         prompt = self._prompt(for_engine(body, model=self.road, request_id="count", stream=False))
         if _tokens(prompt) >= self.max_model_len:
-            raise ContextLengthExceeded(None, self.max_model_len)
+            raise ContextLengthExceeded(_tokens(prompt), self.max_model_len)
         return _tokens(prompt)
 
     async def complete(self, call: EngineCall) -> bytes:
@@ -196,7 +196,7 @@ class FakeEngine:
         n, limit, stops = self._checked(body)
         prompt = self._prompt(body)
         if _tokens(prompt) >= self.max_model_len:
-            raise ContextLengthExceeded(None, self.max_model_len)
+            raise ContextLengthExceeded(_tokens(prompt), self.max_model_len)
         if self.script.overloaded:
             raise EngineOverloaded
         if self.script.fail_with is not None:
