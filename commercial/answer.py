@@ -17,14 +17,8 @@ _LONGEST_WAIT_S = 3600.0
 _PLAIN_CODE = re.compile(r"[a-z][a-z_]{1,62}[a-z]")
 
 
-class _Details(msgspec.Struct):
-    cached_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct):
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    prompt_tokens_details: _Details | None = None
+_MOST_TOKENS = 1 << 40
+"""A larger count is nonsense, not usage."""
 
 
 class _Delta(msgspec.Struct):
@@ -37,20 +31,20 @@ class _Delta(msgspec.Struct):
 
 
 class _Choice(msgspec.Struct):
-    index: int = 0
+    index: int | None = 0
     delta: _Delta | None = None
-    finish_reason: str | None = None
+    finish_reason: Any = None
 
 
 class _Chunk(msgspec.Struct):
-    choices: list[_Choice] | None = None
-    usage: _Usage | None = None
+    choices: list[_Choice] | msgspec.UnsetType | None = msgspec.UNSET
+    usage: Any = None
     error: Any = None
 
 
 class _Document(msgspec.Struct):
     choices: list[msgspec.Raw] | None = None
-    usage: _Usage | None = None
+    usage: Any = None
     error: Any = None
 
 
@@ -102,7 +96,7 @@ def read_document(body: bytes | None, meter: TokenMeter) -> bytes:
     """
     try:
         document = _documents.decode(body or b"")
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         document = _Document()
     if document.error is not None:
         raise UpstreamFailed("status")
@@ -125,8 +119,8 @@ class StreamReading:
     def __init__(self, choices: int, meter: TokenMeter) -> None:
         self._choices = choices
         self._meter = meter
+        self._seen: set[int] = set()
         self._finished: set[int] = set()
-        self._any = False
 
     def take(self, event: bytes) -> None:
         """Read one event.
@@ -136,29 +130,32 @@ class StreamReading:
         """
         try:
             chunk = _chunks.decode(event)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, RecursionError):
             chunk = None
         if chunk is None:
             raise UpstreamFailed("malformed")
         if chunk.error is not None:
             raise UpstreamFailed("status")
-        self._any = True
+        if chunk.choices is msgspec.UNSET and chunk.usage is None:
+            # Neither content nor usage: some servers report a failure in a shape of their own.
+            raise UpstreamFailed("status")
         choices = chunk.choices or []
-        self._finished.update(choice.index for choice in choices if choice.finish_reason is not None)
-        if chunk.usage is not None:
+        self._seen.update(choice.index or 0 for choice in choices)
+        self._finished.update(choice.index or 0 for choice in choices if choice.finish_reason is not None)
+        if isinstance(chunk.usage, dict) and chunk.usage:
             _count(chunk.usage, self._meter)
         elif any(map(_has_content, choices)):
             self._meter.completion += 1
             self._meter.exact = False
 
     @property
-    def began(self) -> bool:
-        """Whether any event came."""
-        return self._any
+    def whole(self) -> bool:
+        """Whether every choice that came has ended; with `[DONE]` that is a whole answer."""
+        return bool(self._seen) and self._seen == self._finished
 
     @property
     def finished(self) -> bool:
-        """Whether every choice that was asked for has ended."""
+        """Whether every choice that was asked for has ended; that is a whole answer without `[DONE]` too."""
         return len(self._finished) >= self._choices
 
 
@@ -174,11 +171,23 @@ def _has_content(choice: _Choice) -> bool:
     )
 
 
-def _count(usage: _Usage | None, meter: TokenMeter) -> None:
-    if usage is None:
+def _count(usage: Any, meter: TokenMeter) -> None:
+    """Take over the provider's counts, if they are counts."""
+    details = usage.get("prompt_tokens_details") if isinstance(usage, dict) else None
+    prompt = _tokens(usage, "prompt_tokens")
+    completion = _tokens(usage, "completion_tokens")
+    if prompt is None or completion is None:
         meter.exact = False
         return
-    meter.prompt = usage.prompt_tokens
-    meter.completion = usage.completion_tokens
-    meter.cached = (usage.prompt_tokens_details and usage.prompt_tokens_details.cached_tokens) or 0
+    meter.prompt, meter.completion = prompt, completion
+    meter.cached = min(_tokens(details, "cached_tokens") or 0, prompt)
     meter.exact = True
+
+
+def _tokens(counts: Any, name: str) -> int | None:
+    value = counts.get(name) if isinstance(counts, dict) else None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST_TOKENS:
+        return None
+    return value

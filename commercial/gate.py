@@ -126,8 +126,8 @@ class EgressGate:
             while piece := await exchange.piece():
                 for event in _events(parser, piece):
                     if event.strip() == DONE:
-                        if not reading.began:
-                            raise UpstreamFailed("malformed")
+                        if not reading.whole:
+                            raise UpstreamFailed("cut")
                         await exchange.drain()
                         return
                     reading.take(event)

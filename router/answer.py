@@ -13,22 +13,24 @@ DONE = b"data: [DONE]\n\n"
 
 
 class _Delta(msgspec.Struct):
-    content: str | None = None
-    reasoning: str | None = None
-    reasoning_content: str | None = None
-    refusal: str | None = None
-    tool_calls: list[Any] | None = None
+    """What may carry content; of any type, since providers differ and this only asks whether it is there."""
+
+    content: Any = None
+    reasoning: Any = None
+    reasoning_content: Any = None
+    refusal: Any = None
+    tool_calls: Any = None
     function_call: Any = None
 
 
 class _Choice(msgspec.Struct):
     delta: _Delta | None = None
-    finish_reason: str | None = None
+    finish_reason: Any = None
 
 
 class _Chunk(msgspec.Struct):
-    choices: list[_Choice] = []
-    usage: dict[str, Any] | None = None
+    choices: list[_Choice] | None = None
+    usage: Any = None
 
 
 _chunk = msgspec.json.Decoder(_Chunk)
@@ -46,7 +48,7 @@ def payload_of(event: bytes) -> bytes:
 
 def has_content(payload: bytes) -> bool:
     """Whether this chunk is the commit point: it carries content or ends a choice. A role alone does not."""
-    for choice in _chunk.decode(payload).choices:
+    for choice in _chunk.decode(payload).choices or ():
         delta = choice.delta
         if choice.finish_reason is not None:
             return True

@@ -334,7 +334,11 @@ class Lifecycle:
                     error_code=self.error_code,
                 )
             )
-            self._on_done(self)
+            try:
+                self._on_done(self)
+            except Exception as exc:
+                # Counting must not cost the caller an answer.
+                log.error("request %s: not counted, %s", self.request.request_id, type(exc).__name__)
         return self._completion
 
     async def _durable(self, written: asyncio.Future[None] | None) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
+from weighbridge.commercial.errors import UpstreamFailed
 from weighbridge.commercial.gate import EgressContext, EgressGate
 from weighbridge.config.deadline import Deadline
 from weighbridge.config.errors import ApiError
@@ -69,7 +70,8 @@ class Passage:
 
     async def complete(self, deadline: Deadline, meter: TokenMeter) -> bytes:
         payload = await self._gate.complete(self._masked, self._context, deadline, meter)
-        return restore_completion(self._masked.vault, payload)
+        with _restoring():
+            return restore_completion(self._masked.vault, payload)
 
     async def stream(
         self, deadline: Deadline, meter: TokenMeter, keep_usage: bool
@@ -79,7 +81,9 @@ class Passage:
             async for payload in payloads:
                 if not keep_usage and is_usage_only(payload):
                     continue
-                for restored in restorer.feed(payload):
+                with _restoring():
+                    events = restorer.feed(payload)
+                for restored in events:
                     yield frame(restored)
             for restored in restorer.finish():
                 yield frame(restored)
@@ -137,6 +141,15 @@ class Roads:
     def passage(self, masked: MaskedRequest, attempt: int, reason: str, policy_version: str) -> Passage:
         context = EgressContext(attempt=attempt, reason=reason, policy_version=policy_version)
         return Passage(self._gate, masked, context)
+
+
+@contextmanager
+def _restoring() -> Iterator[None]:
+    """An answer that cannot be read is the provider's failure, not ours."""
+    try:
+        yield
+    except (ValueError, RecursionError):
+        raise UpstreamFailed("malformed") from None
 
 
 @asynccontextmanager

@@ -240,7 +240,7 @@ HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close
         (HEAD + b"transfer-encoding: chunked\r\n\r\nZZ\r\nxx", ["malformed", "malformed"]),
         (HEAD + b"content-encoding: gzip\r\ncontent-length: 5\r\n\r\nplain", ["cut", "cut"]),
         (HEAD + b"\r\n", ["malformed", "cut"]),
-        (HEAD + b"\r\ndata: [DONE]\n\n", ["malformed", "malformed"]),
+        (HEAD + b"\r\ndata: [DONE]\n\n", ["malformed", "cut"]),
         (HEAD + b"\r\ndata: 7\n\n", ["malformed", "malformed"]),
         (HEAD + b"\r\ndata: \xff\xfe\n\n", ["malformed", "malformed"]),
         (
