@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from weighbridge.config.clock import Clock
 from weighbridge.observability.ledger_inbox import Row, prepare
+from weighbridge.observability.ledger_limit import WaitLimit
 from weighbridge.observability.ledger_schema import MIGRATIONS, recover
 from weighbridge.observability.ledger_writer import LedgerUnavailable, LedgerWriter
 from weighbridge.observability.records import Attempt, Completion, Egress, Intent, Progress
@@ -29,13 +30,15 @@ class Ledger:
 
     Rows are written in the order they were handed over, many in one commit, by one thread. A future resolves when
     its row survives the death of this process; it fails with LedgerUnavailable when the disk does not take the
-    row. A usage row that failed so is kept and written later; whoever serves locally goes on. Futures belong to
-    the running loop; one that nobody waits for makes no noise.
+    row, or says nothing for too long. A usage row that failed so is kept and written later; whoever serves locally
+    goes on. From then on rows are refused without a wait until a commit works. Futures belong to the running loop;
+    one that nobody waits for makes no noise.
     """
 
-    def __init__(self, lock: SpoolLock, writer: LedgerWriter, recovered: int) -> None:
+    def __init__(self, lock: SpoolLock, writer: LedgerWriter, recovered: int, hang_s: float) -> None:
         self._lock = lock
         self._writer = writer
+        self._limit = WaitLimit(hang_s, writer.give_up)
         self.recovered = recovered
         """Requests the last gateway left open; they are `lost` now."""
 
@@ -47,6 +50,8 @@ class Ledger:
         clock: Clock,
         max_pending: int = 100_000,
         retry_s: float = 0.5,
+        busy_s: float = 0.25,
+        hang_s: float = 5.0,
         metrics: Metrics | None = None,
     ) -> Ledger:
         """Open the spool at `path`, create it if need be, and close what a dead gateway left open as `lost`.
@@ -54,7 +59,9 @@ class Ledger:
         Args:
             max_pending: rows kept in memory at most while the disk refuses them; then the oldest are dropped.
             retry_s: seconds between tries to write again while nothing new comes in.
-            metrics: counts rows at risk and rows dropped.
+            busy_s: seconds a commit of a healthy ledger waits for another process that holds the file.
+            hang_s: seconds a future may stay open; then the disk is taken to hang.
+            metrics: counts rows at risk, rows dropped, and the requests recovered as `lost`.
 
         Raises:
             SpoolBusy: another gateway has it open.
@@ -73,11 +80,13 @@ class Ledger:
         except BaseException:
             lock.release()
             raise
-        if recovered:
-            log.warning("%d requests were left open by the last gateway and are recorded as lost", recovered)
-        return cls(
-            lock, LedgerWriter(conn, max_pending=max_pending, retry_s=retry_s, metrics=metrics), recovered
-        )
+        total = sum(recovered.values())
+        if total:
+            log.warning("%d requests were left open by the last gateway and are recorded as lost", total)
+        if metrics is not None:
+            metrics.requests_lost(recovered)
+        writer = LedgerWriter(conn, max_pending=max_pending, retry_s=retry_s, busy_s=busy_s, metrics=metrics)
+        return cls(lock, writer, total, hang_s)
 
     def intent(self, row: Intent) -> asyncio.Future[None]:
         """Record that a request was admitted and decided. The first intent of a request counts."""
@@ -99,13 +108,14 @@ class Ledger:
         """Put an outward request on the disk itself (fsync) before it is made.
 
         Raises:
-            LedgerUnavailable: it is not there, and never will be: send nothing.
+            LedgerUnavailable: send nothing. The row is not there and never will be, with one exception: when the
+                disk hung in the very commit, the row may appear once it answers, for a request that was not sent.
         """
         await self._hand_over(row)
 
     @property
     def healthy(self) -> bool:
-        """False from a failed commit to the next one that works, and once closed."""
+        """False from a failed commit to the next one that works, while a commit hangs, and once closed."""
         return self._writer.healthy
 
     @property
@@ -135,4 +145,6 @@ class Ledger:
     def _hand_over(self, row: Row) -> asyncio.Future[None]:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._writer.put(row, future)
+        if not future.done():
+            self._limit.watch(row, future)
         return future

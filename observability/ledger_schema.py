@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from typing import Final
 
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
@@ -59,13 +60,14 @@ UPDATE requests SET
             road_decided, ''
         ) END
 WHERE outcome IS NULL
+RETURNING road
 """
 
 
-def recover(conn: sqlite3.Connection, now_ns: int) -> int:
+def recover(conn: sqlite3.Connection, now_ns: int) -> Counter[str]:
     """Close every request a dead gateway left open as `lost`, with the tokens of its last progress row.
 
     Times that nobody knows (queue, first byte, total) stay NULL; `ended_ns` is `now_ns`, the recovery.
-    Returns how many there were.
+    Returns how many there were by road; "" is one that nobody knows.
     """
-    return conn.execute(_RECOVER, (now_ns,)).rowcount
+    return Counter(road for (road,) in conn.execute(_RECOVER, (now_ns,)))

@@ -15,6 +15,7 @@ from weighbridge.observability import ledger_inbox
 from weighbridge.observability.ledger_backlog import Backlog, Key, UsageRow, key_of
 from weighbridge.observability.ledger_inbox import Row
 from weighbridge.observability.ledger_schema import PROBE
+from weighbridge.observability.ledger_stall import Stall
 from weighbridge.observability.records import Egress, Intent, Progress
 from weighbridge.observability.sqlite_file import transaction
 
@@ -28,6 +29,9 @@ Op = tuple[Row, "asyncio.Future[None] | None"]
 GROUP = 500
 """Rows one commit takes from the queue at most, and as many again from the backlog."""
 
+LAST_BUSY_S = 2.0
+"""Seconds the last commit before the end waits for another process that holds the file."""
+
 
 class LedgerUnavailable(Exception):
     """The row is not on disk. A usage row waits in memory for the disk; an egress row is given up."""
@@ -40,21 +44,31 @@ class LedgerWriter:
         conn: an open connection; the writer closes it.
         max_pending: rows held at most in the queue, and again in the backlog.
         retry_s: seconds between tries while the disk refuses and nothing new comes in.
+        busy_s: seconds a commit waits for another process that holds the file; none while the disk refuses.
     """
 
     def __init__(
-        self, conn: sqlite3.Connection, *, max_pending: int, retry_s: float, metrics: Metrics | None
+        self,
+        conn: sqlite3.Connection,
+        *,
+        max_pending: int,
+        retry_s: float,
+        busy_s: float,
+        metrics: Metrics | None,
     ) -> None:
         self._conn = conn
         self._max_pending = max_pending
         self._retry_s = retry_s
+        self._busy_s = busy_s
         self._metrics = metrics
         self._queue: queue.SimpleQueue[Op | None] = queue.SimpleQueue()
         self._backlog = Backlog(max_pending)
         self._closing = False
         self._told_to_stop = False
         self._full_sync = False
-        self.healthy = True
+        self._busy_set: float | None = None
+        self._stall = Stall(metrics)
+        self._takes_rows = True
         if metrics is not None:
             metrics.ledger_healthy.set(1)
         self._thread = threading.Thread(target=self._run, name="weighbridge-ledger", daemon=True)
@@ -70,7 +84,22 @@ class LedgerWriter:
             return
         if self._queue.qsize() >= self._max_pending:
             self._drop_oldest()
+        if future is not None and self._stall.hangs:
+            self._refuse(row, future)
         self._queue.put((row, future))
+
+    def give_up(self, row: Row, future: asyncio.Future[None]) -> None:
+        """Tell whoever waits for `row` that it has taken too long.
+
+        A usage row stays and is written when the disk answers. An egress row is withdrawn, unless the commit
+        under way holds it: then it may yet get to the disk, and records what was never sent.
+        """
+        self._stall.given_up()
+        self._refuse(row, future)
+
+    @property
+    def healthy(self) -> bool:
+        return self._takes_rows and not self._stall.hangs
 
     def backlog_size(self) -> int:
         return len(self._backlog)
@@ -86,6 +115,11 @@ class LedgerWriter:
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
+    def _refuse(self, row: Row, future: asyncio.Future[None]) -> None:
+        _settle((), (future,), "the ledger's disk hangs")
+        if self._metrics is not None and type(row) is not Egress:
+            self._metrics.records_at_risk_total.inc()
+
     def _drop_oldest(self) -> None:
         # Only a disk that hangs, rather than fails, gets here: the thread sits in a call and takes nothing.
         with contextlib.suppress(queue.Empty):
@@ -98,7 +132,9 @@ class LedgerWriter:
     # ---- the thread ----
 
     def _run(self) -> None:
-        while not (self._told_to_stop and self._queue.empty() and not (self.healthy and len(self._backlog))):
+        while not (
+            self._told_to_stop and self._queue.empty() and not (self._takes_rows and len(self._backlog))
+        ):
             ops: list[Op] = []
             try:
                 self._take(ops)
@@ -112,9 +148,9 @@ class LedgerWriter:
     def _take(self, ops: list[Op]) -> None:
         """Wait for rows, then take all that are there, up to a group."""
         wait: float | None = None
-        if self._told_to_stop or (self.healthy and len(self._backlog)):
+        if self._told_to_stop or (self._takes_rows and len(self._backlog)):
             wait = 0.0
-        elif not self.healthy:
+        elif not self._takes_rows:
             wait = self._retry_s
         with contextlib.suppress(queue.Empty):
             op = self._queue.get(timeout=wait)
@@ -129,14 +165,15 @@ class LedgerWriter:
 
     def _write(self, ops: Sequence[Op]) -> None:
         # While the disk refuses, new rows are tried by themselves: cheap to fail, and they find out when it is back.
-        backlog = self._backlog.first(GROUP) if self.healthy or not ops else {}
+        backlog = self._backlog.first(GROUP) if self._takes_rows or not ops else {}
         rows, egress = self._merge(ops, backlog)
-        if not rows and not egress and self.healthy:
+        if not rows and not egress and self._takes_rows:
             return
         try:
-            refused = self._store([*rows.values(), *egress], full_sync=bool(egress))
+            with self._stall.commit():
+                refused = self._store([*rows.values(), *egress], full_sync=bool(egress))
         except Exception as exc:
-            self._keep(rows, exc)
+            self._keep(rows, exc, counted=_given_up(ops))
             _wake((), [future for _, future in ops if future], "the ledger's disk does not take rows")
             return
         self._backlog.discard(rows)
@@ -153,8 +190,8 @@ class LedgerWriter:
         waiting = len(self._backlog) > 0
         for row, future in ops:
             if isinstance(row, Egress):
-                if future is None or future.cancelled():
-                    continue  # whoever wanted to send is gone, and nothing left
+                if future is None or future.done():
+                    continue  # whoever wanted to send is gone or was told not to, and nothing left
                 egress.append(row)
                 key: Key = (Intent, row.request_id, 0)
                 intent = self._backlog.get(key)
@@ -177,7 +214,8 @@ class LedgerWriter:
             sqlite3.Error: the disk refused; nothing was written.
         """
         self._synchronise(full=full_sync)
-        if not self.healthy:
+        self._set_busy_timeout()
+        if not self._takes_rows:
             self._conn.execute(PROBE)
         try:
             ledger_inbox.put(self._conn, rows)
@@ -203,15 +241,23 @@ class LedgerWriter:
             self._conn.execute(f"PRAGMA synchronous={'FULL' if full else 'NORMAL'}")
             self._full_sync = full
 
-    def _keep(self, rows: dict[Key, UsageRow], exc: Exception) -> None:
-        if self.healthy:
+    def _set_busy_timeout(self) -> None:
+        """How long to wait for a lock: once it has cost time, no row waits for it again until it is gone."""
+        seconds = LAST_BUSY_S if self._told_to_stop else self._busy_s if self._takes_rows else 0.0
+        if seconds != self._busy_set:
+            self._conn.execute(f"PRAGMA busy_timeout={round(seconds * 1000)}")
+            self._busy_set = seconds
+
+    def _keep(self, rows: dict[Key, UsageRow], exc: Exception, *, counted: int = 0) -> None:
+        """Rows the disk refused go to the backlog; `counted` of them are known to be at risk already."""
+        if self._takes_rows:
             log.error("the ledger cannot write (%s); rows wait in memory", type(exc).__name__)
-        self.healthy = False
+        self._takes_rows = False
         at_risk, dropped = self._backlog.add(rows)
         self._count_dropped(dropped)
         if self._metrics is not None:
             self._metrics.ledger_healthy.set(0)
-            self._metrics.records_at_risk_total.inc(at_risk)
+            self._metrics.records_at_risk_total.inc(max(0, at_risk - counted))
 
     def _rescue(self, ops: Sequence[Op], exc: Exception) -> None:
         """A fault in this file rather than in the disk: keep the rows, tell the callers, go on."""
@@ -220,10 +266,9 @@ class LedgerWriter:
         self._keep({key_of(row): row for row, _ in ops if not isinstance(row, Egress)}, exc)
 
     def _mark_healthy(self) -> None:
-        if self.healthy:
-            return
-        self.healthy = True
-        log.warning("the ledger writes again; %d rows wait in memory", len(self._backlog))
+        if not self._takes_rows:
+            self._takes_rows = True
+            log.warning("the ledger writes again; %d rows wait in memory", len(self._backlog))
         if self._metrics is not None:
             self._metrics.ledger_healthy.set(1)
 
@@ -236,7 +281,7 @@ class LedgerWriter:
         if left:
             log.error("the ledger closes with %d rows that never reached the disk", left)
             self._count_dropped(left)
-        self.healthy = False
+        self._takes_rows = False
         with contextlib.suppress(sqlite3.Error):
             self._conn.close()
 
@@ -244,6 +289,13 @@ class LedgerWriter:
 def _disk(exc: Exception) -> bool:
     """Whether SQLite could not write at all, as against one row being no good."""
     return isinstance(exc, sqlite3.OperationalError) or type(exc) is sqlite3.DatabaseError
+
+
+def _given_up(ops: Sequence[Op]) -> int:
+    """How many usage rows of a group nobody waits for any more because it took too long."""
+    return sum(
+        f is not None and f.done() and not f.cancelled() for row, f in ops if not isinstance(row, Egress)
+    )
 
 
 Futures = Sequence["asyncio.Future[None]"]

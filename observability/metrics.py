@@ -152,6 +152,11 @@ class Metrics:
         tokens.labels(road, "cached").inc(cached_tokens)
         tokens.labels(road, "completion").inc(completion_tokens)
 
+    def requests_lost(self, by_road: Mapping[str, int]) -> None:
+        """Count requests that a dead gateway left open; the road "" is one that nobody knows."""
+        for road, count in by_road.items():
+            self.requests_total.labels(road or NO_ROAD, "lost").inc(count)
+
     def render(self) -> tuple[bytes, str]:
         """The exposition and its content type."""
         return generate_latest(self.registry), CONTENT_TYPE

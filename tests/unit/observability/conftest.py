@@ -22,7 +22,7 @@ def metrics() -> Metrics:
 
 @pytest.fixture
 async def ledger(spool: Path, metrics: Metrics) -> AsyncIterator[Ledger]:
-    """An open ledger that does not try again by itself within a test."""
-    opened = Ledger.open(spool, clock=SystemClock(), retry_s=3600, metrics=metrics)
+    """An open ledger that does not try again by itself within a test, and has patience with a lock."""
+    opened = Ledger.open(spool, clock=SystemClock(), retry_s=3600, busy_s=30, metrics=metrics)
     yield opened
     await opened.close()

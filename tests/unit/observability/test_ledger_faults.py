@@ -138,7 +138,7 @@ async def test_the_backlog_drops_its_oldest_rows_and_counts_them(spool: Path, me
 
 
 async def test_a_disk_that_hangs_does_not_fill_the_memory(spool: Path, metrics: Metrics) -> None:
-    ledger = Ledger.open(spool, clock=SystemClock(), max_pending=3, metrics=metrics)
+    ledger = Ledger.open(spool, clock=SystemClock(), max_pending=3, busy_s=30, metrics=metrics)
     with rows.held_by_another(spool):
         under_way = ledger.intent(rows.intent("r0"))
         while ledger._writer._queue.qsize():

@@ -15,9 +15,11 @@ import pytest
 from tests.support import ledger_rows as rows
 from weighbridge.config.clock import SystemClock
 from weighbridge.config.errors import ConfigError
+from weighbridge.config.roads import ROADS
 from weighbridge.observability import ledger as ledger_module
 from weighbridge.observability import ledger_schema
 from weighbridge.observability.ledger import DatabaseUnusable, Ledger, SpoolBusy
+from weighbridge.observability.metrics import NO_ROAD, Metrics
 from weighbridge.observability.records import Attempt, Completion, Egress, Intent, Progress
 
 NOW_NS = 1_800_000_000_000_000_000
@@ -28,8 +30,8 @@ class FixedClock(SystemClock):
         return NOW_NS
 
 
-def reopen(spool: Path) -> Ledger:
-    return Ledger.open(spool, clock=FixedClock())
+def reopen(spool: Path, metrics: Metrics | None = None) -> Ledger:
+    return Ledger.open(spool, clock=FixedClock(), metrics=metrics)
 
 
 async def leave_open(spool: Path, *left: Intent | Progress | Attempt | Egress | Completion) -> None:
@@ -99,6 +101,25 @@ async def test_the_road_of_a_lost_request_is_the_last_one_known(spool: Path) -> 
         "outward": ("commercial", 2),
         "back": ("local-8b", 2),
     }
+
+
+async def test_lost_requests_are_counted_by_road(spool: Path, metrics: Metrics) -> None:
+    await leave_open(
+        spool,
+        rows.intent("a"),
+        rows.intent("b"),
+        rows.intent("outward"),
+        rows.egress("e1", "outward"),
+        rows.intent("nowhere", road=""),
+        rows.intent("done"),
+        rows.completion("done"),
+    )
+    await reopen(spool, metrics).close()
+    counted = {road: metrics.requests_total.labels(road, "lost").value for road in (*ROADS, NO_ROAD)}
+    assert counted == {"local-8b": 2, "local-70b": 0, "commercial": 1, "none": 1}
+    again = Metrics()
+    await reopen(spool, again).close()
+    assert sum(again.requests_total.labels(road, "lost").value for road in (*ROADS, NO_ROAD)) == 0
 
 
 async def test_a_late_completion_does_not_change_a_lost_row(spool: Path) -> None:
