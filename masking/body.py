@@ -8,18 +8,20 @@ spell words), `prediction`, and everything that only a local engine understands.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from weighbridge.config.errors import InvalidRequest
 from weighbridge.masking.errors import MaskingRefused
 from weighbridge.masking.vault import opaque
-from weighbridge.masking.walker import Walker, Whole, is_long
+from weighbridge.masking.walker import Walker, is_long
 
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 _EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh", "max"})
 _TOOL_CHOICES = frozenset({"none", "auto", "required"})
 _SEED_LIMIT = 10**6
+_MOST_CHOICES = 128
 
 INSTRUCTION = (
     "Tokens in square brackets such as [EMAIL_…], [PHONE_…] or [NUM_…] stand for values that are withheld from you. "
@@ -48,16 +50,18 @@ def plan_body(body: dict[str, Any], walker: Walker, upstream_model: str, id_key:
 
     Raises:
         MaskingRefused: something is there that this module does not know how to make safe.
+        InvalidRequest: a known field has a wrong type; no road could use it.
     """
-    if body.get("audio") is not None or any(kind != "text" for kind in _list(body.get("modalities") or [])):
-        raise MaskingRefused("not_text")
     build = _Builder(walker, id_key)
+    if body.get("audio") is not None:
+        raise MaskingRefused("not_text")
+    _of(build.modalities, "modalities", body.get("modalities") or [])
     tree: dict[str, Any] = {"model": upstream_model}
     for field, handle in build.fields.items():
         if body.get(field) is not None:
-            tree[field] = handle(body[field])
+            tree[field] = _of(handle, field, body[field])
     if "messages" not in tree:
-        raise MaskingRefused("unknown_field_type")
+        raise InvalidRequest("messages must be a list of messages.", param="messages")
     stream = bool(tree.get("stream", False))
     if stream:
         tree["stream_options"] = {"include_usage": True}
@@ -88,14 +92,14 @@ class _Builder:
             "parallel_tool_calls": _flag,
             "functions": self._functions,
             "function_call": self._function_choice,
-            "response_format": self._schema,
+            "response_format": self._format,
             "temperature": _real,
             "top_p": _real,
             "presence_penalty": _real,
             "frequency_penalty": _real,
-            "n": _whole,
-            "max_tokens": _whole,
-            "max_completion_tokens": _whole,
+            "n": _choices,
+            "max_tokens": _positive,
+            "max_completion_tokens": _positive,
             "stop": self._stop,
             "seed": _seed,
             "logprobs": _flag,
@@ -105,29 +109,45 @@ class _Builder:
             "stream": _flag,
         }
 
+    def modalities(self, value: Any) -> None:
+        """Text is the only one we can mask."""
+        if any(kind != "text" for kind in self._items(value)):
+            raise MaskingRefused("not_text")
+
+    def _items(self, value: Any) -> Iterator[Any]:
+        """The items of a list, each counted before it is looked at."""
+        for item in _list(value):
+            self._walker.count()
+            yield item
+
     def _messages(self, value: Any) -> list[Any]:
-        messages = [self._message(_dict(message)) for message in _list(value)]
+        messages = [_of(self._message, f"[{at}]", message) for at, message in enumerate(self._items(value))]
         if not messages:
-            raise MaskingRefused("unknown_field_type")
+            raise _WrongType("a list of at least one message")
         return messages
 
-    def _message(self, message: dict[str, Any]) -> dict[str, Any]:
+    def _message(self, value: Any) -> dict[str, Any]:
+        message = _dict(value)
         role = _one_of(_ROLES)(message.get("role"))
         if message.get("audio") is not None:
             raise MaskingRefused("not_text")
         made: dict[str, Any] = {"role": role}
         if "content" in message:
-            made["content"] = self._content(message["content"])
+            made["content"] = _of(self._content, ".content", message["content"])
         if message.get("refusal") is not None:
             made["refusal"] = self._walker.text(_text(message["refusal"]))
         if message.get("name") is not None:
             name = _text(message["name"])
             # A participant's name is a name, whatever the detectors think; a function's name is one of ours.
-            made["name"] = self._walker.name(name) if role in ("tool", "function") else Whole("PERSON", name)
+            made["name"] = (
+                self._walker.name(name)
+                if role in ("tool", "function")
+                else self._walker.whole("PERSON", name)
+            )
         if message.get("tool_call_id") is not None:
             made["tool_call_id"] = self._id(message["tool_call_id"])
         if message.get("tool_calls") is not None:
-            made["tool_calls"] = [self._tool_call(_dict(call)) for call in _list(message["tool_calls"])]
+            made["tool_calls"] = [self._tool_call(_dict(call)) for call in self._items(message["tool_calls"])]
         if message.get("function_call") is not None:
             made["function_call"] = self._call(_dict(message["function_call"]))
         return made
@@ -137,7 +157,11 @@ class _Builder:
             return None
         if isinstance(content, str):
             return self._walker.text(content)
-        return [self._part(_dict(part)) for part in _list(content)]
+        if not isinstance(content, list):
+            raise _WrongType("a string or a list of content parts")
+        parts = [self._part(_dict(part)) for part in self._items(content)]
+        self._walker.adjoin([part[part["type"]] for part in parts])
+        return parts
 
     def _part(self, part: dict[str, Any]) -> dict[str, Any]:
         kind = part.get("type")
@@ -165,7 +189,7 @@ class _Builder:
         return "call_" + opaque(self._id_key, 24, "tool call", _text(value))
 
     def _tools(self, value: Any) -> list[Any]:
-        tools = [_dict(tool) for tool in _list(value)]
+        tools = [_dict(tool) for tool in self._items(value)]
         if any(tool.get("type") != "function" for tool in tools):
             raise MaskingRefused("unknown_field_type")
         return [
@@ -173,7 +197,7 @@ class _Builder:
         ]
 
     def _functions(self, value: Any) -> list[Any]:
-        return [self._function(_dict(function)) for function in _list(value)]
+        return [self._function(_dict(function)) for function in self._items(value)]
 
     def _function(self, function: dict[str, Any]) -> dict[str, Any]:
         made = {"name": self._walker.name(_text(function.get("name")))}
@@ -184,6 +208,9 @@ class _Builder:
 
     def _schema(self, value: Any) -> Any:
         return self._walker.value(value, schema=True)
+
+    def _format(self, value: Any) -> Any:
+        return self._schema(_dict(value))
 
     def _tool_choice(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -201,45 +228,78 @@ class _Builder:
     def _stop(self, value: Any) -> Any:
         if isinstance(value, str):
             return self._walker.text(value)
-        return [self._walker.text(_text(item)) for item in _list(value)]
+        return [self._walker.text(_text(item)) for item in self._items(value)]
+
+
+class _WrongType(Exception):
+    """A field is not what it must be; `expected` says what that is and holds nothing of the request."""
+
+    def __init__(self, expected: str) -> None:
+        super().__init__(expected)
+        self.expected = expected
+        self.path = ""
+
+
+def _of(handle: Callable[[Any], Any], name: str, value: Any) -> Any:
+    """`handle(value)`; a wrong type is told with the field's name. A name that begins a path is the request's field."""
+    try:
+        return handle(value)
+    except _WrongType as wrong:
+        wrong.path = name + wrong.path
+        if name[0] in "[.":
+            raise
+        raise InvalidRequest(f"{wrong.path} must be {wrong.expected}.", param=wrong.path) from None
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise MaskingRefused("unknown_field_type")
+        raise _WrongType("made of strings where text stands")
     return value
 
 
 def _list(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise MaskingRefused("unknown_field_type")
+        raise _WrongType("a list")
     return value
 
 
 def _dict(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise MaskingRefused("unknown_field_type")
+        raise _WrongType("an object, or made of objects")
     return value
 
 
 def _flag(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise MaskingRefused("unknown_field_type")
+        raise _WrongType("true or false")
     return value
 
 
 def _whole(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise MaskingRefused("unknown_field_type")
+        raise _WrongType("a whole number")
     if is_long(value):
         raise MaskingRefused("number")
+    return value
+
+
+def _positive(value: Any) -> int:
+    number = _whole(value)
+    if number < 1:
+        raise _WrongType("a whole number above zero")
+    return number
+
+
+def _choices(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST_CHOICES:
+        raise _WrongType(f"a whole number from 1 to {_MOST_CHOICES}")
     return value
 
 
 def _real(value: Any) -> float:
     """Sampling numbers lose what stands behind the fourth decimal: 0.1 + 0.2 is a number of 17 digits."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise MaskingRefused("unknown_field_type")
+        raise _WrongType("a number")
     if not abs(value) < 1000:
         raise MaskingRefused("number")
     return round(value, 4)
@@ -248,7 +308,7 @@ def _real(value: Any) -> float:
 def _seed(value: Any) -> int:
     """A seed is only a label for a draw: a long one is replaced, always by the same."""
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 2**64:
-        raise MaskingRefused("unknown_field_type")
+        raise _WrongType("a whole number of at most 64 bits")
     if not is_long(value):
         return value
     digest = hashlib.sha256(value.to_bytes(9, "big", signed=True)).digest()
@@ -257,7 +317,9 @@ def _seed(value: Any) -> int:
 
 def _one_of(legal: frozenset[str]) -> Callable[[Any], str]:
     def check(value: Any) -> str:
-        if not isinstance(value, str) or value not in legal:
+        if not isinstance(value, str):
+            raise _WrongType("one of the known words, in a string")
+        if value not in legal:
             raise MaskingRefused("unknown_field_type")
         return value
 

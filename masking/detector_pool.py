@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
@@ -12,6 +12,7 @@ from weighbridge.config.deadline import Deadline
 from weighbridge.masking.detector_child import ChildLost
 from weighbridge.masking.entities import Span
 from weighbridge.masking.errors import MaskingRefused, Reason
+from weighbridge.masking.slices import Piece, Slice, cost, cut, unite
 
 log = logging.getLogger(__name__)
 
@@ -29,11 +30,24 @@ class Child(Protocol):
 
 
 class _Job:
-    __slots__ = ("found", "texts")
+    __slots__ = ("_count", "_found", "_unanswered", "cost", "found", "owner", "slices")
 
-    def __init__(self, texts: Sequence[str], found: asyncio.Future[list[list[Span]]]) -> None:
-        self.texts = texts
+    def __init__(self, texts: Sequence[str], owner: str, found: asyncio.Future[list[list[Span]]]) -> None:
+        self._count = len(texts)
+        self._found: list[tuple[Piece, list[Span]]] = []
+        self.owner = owner
         self.found = found
+        self.slices = cut(texts)
+        self.slices.reverse()
+        self._unanswered = len(self.slices)
+        self.cost = sum(map(cost, self.slices))
+
+    def take(self, part: Slice, spans: list[list[Span]]) -> None:
+        """What was found in a slice; after the last one the job is done."""
+        self._found.extend(zip(part, spans, strict=True))
+        self._unanswered -= 1
+        if not self._unanswered and not self.found.done():
+            self.found.set_result(unite(self._count, self._found))
 
     def refuse(self, reason: Reason) -> None:
         if not self.found.done():
@@ -41,12 +55,16 @@ class _Job:
 
 
 class DetectorPool:
-    """Keeps `workers` processes alive and hands them texts, first come first served.
+    """Keeps `workers` processes alive and hands them texts, a slice at a time.
+
+    The next slice is one of the owner who has had the least since its requests began to wait; of one owner's requests
+    the smallest goes first. So a large request holds a process for one slice, and neither it nor its owner keeps
+    others waiting for more.
 
     Args:
         start_child: starts one process; raises ChildLost.
         workers: number of processes.
-        max_queue: texts that may wait for a process.
+        max_queue: requests that may wait for a process. One more takes the place of the largest, or is refused.
         task_timeout_s: seconds one task may take, waiting included; a process that takes longer is killed.
     """
 
@@ -62,7 +80,8 @@ class DetectorPool:
         self._workers = workers
         self._max_queue = max_queue
         self._limit_s = task_timeout_s
-        self._jobs: deque[_Job] = deque()
+        self._jobs: list[_Job] = []
+        self._served: Counter[str] = Counter()
         self._arrived = asyncio.Event()
         self._live = 0
         self._hopeful = 0
@@ -92,17 +111,21 @@ class DetectorPool:
         self._live = self._hopeful = 0
         self._refuse_all()
 
-    async def find(self, texts: Sequence[str], deadline: Deadline) -> list[list[Span]]:
-        """For each text its merged spans.
+    async def find(self, texts: Sequence[str], deadline: Deadline, *, owner: str = "") -> list[list[Span]]:
+        """For each text its merged spans. `owner` is who shares fairly with others.
 
         Raises:
             MaskingRefused: `overloaded`, `timeout` or `detector_failed`.
         """
         if not self._live and not self._hopeful:
             raise MaskingRefused("detector_failed")
+        job = _Job(texts, owner, asyncio.get_running_loop().create_future())
         if len(self._jobs) >= self._max_queue:
-            raise MaskingRefused("overloaded")
-        job = _Job(texts, asyncio.get_running_loop().create_future())
+            largest = max(self._jobs, key=lambda held: held.cost, default=job)
+            if largest.cost <= job.cost:
+                raise MaskingRefused("overloaded")
+            self._jobs.remove(largest)
+            largest.refuse("overloaded")
         self._jobs.append(job)
         self._arrived.set()
         try:
@@ -111,12 +134,18 @@ class DetectorPool:
         except TimeoutError:
             raise MaskingRefused("timeout") from None
         finally:
+            job.slices.clear()
             if job in self._jobs:
                 self._jobs.remove(job)
+            self._forget(owner)
+
+    def _forget(self, owner: str) -> None:
+        if all(job.owner != owner for job in self._jobs):
+            del self._served[owner]
 
     def _refuse_all(self) -> None:
         while self._jobs:
-            self._jobs.popleft().refuse("detector_failed")
+            self._jobs.pop().refuse("detector_failed")
 
     async def _keep_alive(self) -> None:
         pause = _FIRST_PAUSE_S
@@ -159,27 +188,37 @@ class DetectorPool:
                 job = await self._next(gone)
                 if job is None:
                     return
+                part = job.slices.pop()
+                self._served[job.owner] += cost(part)
+                if job.slices:
+                    self._jobs.append(job)
                 try:
-                    spans = await child.find(job.texts, self._limit_s)
+                    spans = await child.find([piece.text for piece in part], self._limit_s)
                 except MaskingRefused as refusal:
-                    job.refuse(refusal.reason)
+                    self._end(job, refusal.reason)
                 except ChildLost:
-                    job.refuse("detector_failed")
+                    self._end(job, "detector_failed")
                     return
                 except BaseException:
-                    job.refuse("detector_failed")
+                    self._end(job, "detector_failed")
                     raise
                 else:
-                    if not job.found.done():
-                        job.found.set_result(spans)
+                    job.take(part, spans)
         finally:
             gone.cancel()
+
+    def _end(self, job: _Job, reason: Reason) -> None:
+        if job in self._jobs:
+            self._jobs.remove(job)
+        job.refuse(reason)
 
     async def _next(self, gone: asyncio.Future[None]) -> _Job | None:
         """The next job; None when the process ended first."""
         while not gone.done():
             if self._jobs:
-                return self._jobs.popleft()
+                job = min(self._jobs, key=lambda held: (self._served[held.owner], held.cost))
+                self._jobs.remove(job)
+                return job
             self._arrived.clear()
             arrived = asyncio.ensure_future(self._arrived.wait())
             either: set[asyncio.Future[Any]] = {arrived, gone}

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 
 import regex
 import tldextract
-from presidio_analyzer import AnalyzerEngine, EntityRecognizer, Pattern, PatternRecognizer, RecognizerRegistry
+from presidio_analyzer import AnalyzerEngine, EntityRecognizer, PatternRecognizer, RecognizerRegistry
 from presidio_analyzer.nlp_engine import NoOpNlpEngine
 from presidio_analyzer.predefined_recognizers import (
     CreditCardRecognizer,
@@ -33,9 +34,12 @@ from presidio_analyzer.predefined_recognizers import (
     UuidRecognizer,
 )
 
-from weighbridge.masking.entities import PLACEHOLDER, PLACEHOLDER_SHAPE, Span, merge, widen
-from weighbridge.masking.folding import fold
+from weighbridge.masking.backstop import leftovers
+from weighbridge.masking.entities import PLACEHOLDER, PLACEHOLDER_SHAPE, Span, gap_places, merge, widen
+from weighbridge.masking.folding import Folded, fold
+from weighbridge.masking.joined import joined
 from weighbridge.masking.patterns import PATTERNS
+from weighbridge.masking.views import MAX_ROUNDS, Unescaped, escapes, unescape
 
 LANGUAGE = "und"
 """One language code for every recogniser: text mixes languages, and so must the rules."""
@@ -75,14 +79,16 @@ _SHAPE_IS_ENOUGH = {
 # A text with none of these holds nothing that any recogniser here could find: digits, the signs of addresses, a long
 # word (a wallet address could lack digits), or hexadecimal pairs.
 _WORTH_A_LOOK = regex.compile(
-    r"[0-9@:]|www\.|[A-Za-z]{24}|[A-Fa-f]{2}-[A-Fa-f]{2}|[A-Fa-f]{4}\.[A-Fa-f]{4}", regex.IGNORECASE
+    r"[0-9@:]|www\.|골뱅이|at ?[\])}>]|[A-Za-z]{24}|[A-Fa-f]{2}-[A-Fa-f]{2}|[A-Fa-f]{4}\.[A-Fa-f]{4}",
+    regex.IGNORECASE,
 )
 
 # Telephone matching tries nine countries' rules on each candidate and is the dearest step by far. It is shown only the
 # stretches of digits that nothing else has claimed, and so many of them; the second pass masks the rest as NUM.
 _DIGIT_STRETCH = regex.compile(r"[+(]?\d(?:[\s().\-/+]{0,3}\d){5,19}", FLAGS)
 _MARGIN = 12
-_MOST_STRETCHES = 40
+_MOST_STRETCHES = 8
+_FEW_STRETCHES = 2
 
 
 class Detector:
@@ -114,45 +120,87 @@ class Detector:
     def find(self, text: str) -> list[Span]:
         """Merged spans in `text`, in code points of the text as given."""
         folded = fold(text)
-        spans: list[Span] = [(*hit.span(), PLACEHOLDER_SHAPE) for hit in _SHAPED.finditer(folded.text)]
-        if _WORTH_A_LOOK.search(folded.text):
-            for hit in self._engine.analyze(folded.text, language=LANGUAGE, score_threshold=0.0):
-                if hit.score >= min(self._threshold, _SHAPE_IS_ENOUGH.get(hit.entity_type, 1.0)):
-                    entity = _PLACEHOLDER_TYPE.get(hit.entity_type, hit.entity_type)
-                    spans.append((hit.start, hit.end, entity))
-            spans.extend(self._phones(folded.text, merge(spans)))
-        found = merge(widen(folded.text, span) for span in merge(spans))
-        return merge((*folded.original_span(start, end), entity) for start, end, entity in found)
+        way: list[Folded | Unescaped] = [folded]
+        spans = _back(way, self._look(folded.text))
+        for _ in range(MAX_ROUNDS):
+            further = unescape(way[-1].text)
+            if further is None:
+                break
+            way.append(further)
+            for first, last in further.windows():
+                piece = fold(further.text[first:last])
+                hits = (
+                    (*piece.original_span(start, end), entity)
+                    for start, end, entity in self._look(piece.text)
+                )
+                spans.extend(
+                    _back(way, [(first + start, first + end, entity) for start, end, entity in hits])
+                )
+        else:
+            # Escapes upon escapes: nobody writes that but to hide something.
+            spans.extend(_back(way, [(start, end, "NUM") for start, end in escapes(way[-1].text)]))
+        return merge(spans)
+
+    def _look(self, text: str) -> list[Span]:
+        """Merged spans in one reading of a text."""
+        spans: list[Span] = [(*hit.span(), PLACEHOLDER_SHAPE) for hit in _SHAPED.finditer(text)]
+        if not _WORTH_A_LOOK.search(text):
+            return merge(spans)
+        for hit in self._engine.analyze(text, language=LANGUAGE, score_threshold=0.0):
+            if hit.score >= min(self._threshold, _SHAPE_IS_ENOUGH.get(hit.entity_type, 1.0)):
+                entity = _PLACEHOLDER_TYPE.get(hit.entity_type, hit.entity_type)
+                spans.append((hit.start, hit.end, entity))
+        # Run by ourselves: presidio's result objects cost a hostile text seconds.
+        spans.extend(
+            (*hit.span(), entity) for entity, rule in _OWN for hit in rule.finditer(text) if hit.group()
+        )
+        spans.extend(joined(text))
+        spans.extend(self._phones(text, merge(spans)))
+        found = merge(widen(text, span) for span in merge(spans))
+        rest: list[Span] = []
+        for first, last in gap_places(text, found):
+            rest.extend(
+                (first + start, first + end, entity) for start, end, entity in leftovers(text[first:last])
+            )
+        return merge((*found, *rest))
 
     def _phones(self, text: str, claimed: list[Span]) -> list[Span]:
         starts = [start for start, _, _ in claimed]
-        found: list[Span] = []
-        left = _MOST_STRETCHES
+        unclaimed: list[tuple[int, int]] = []
         for stretch in _DIGIT_STRETCH.finditer(text):
             before = bisect_right(starts, stretch.start()) - 1
-            if before >= 0 and claimed[before][1] >= stretch.end():
-                continue
-            first = max(0, stretch.start() - _MARGIN)
-            for hit in self._phone.analyze(text[first : stretch.end() + _MARGIN], [], None):
+            if before < 0 or claimed[before][1] < stretch.end():
+                unclaimed.append(stretch.span())
+                if len(unclaimed) > _MOST_STRETCHES:
+                    # A table, or an attack.
+                    del unclaimed[_FEW_STRETCHES:]
+                    break
+        found: list[Span] = []
+        for start, end in unclaimed:
+            first = max(0, start - _MARGIN)
+            for hit in self._phone.analyze(text[first : end + _MARGIN], [], None):
                 found.append((first + hit.start, first + hit.end, "PHONE"))
-            left -= 1
-            if not left:
-                break
         return found
+
+
+def _back(way: Sequence[Folded | Unescaped], spans: Iterable[Span]) -> list[Span]:
+    """Spans of the last reading as spans of the text as given."""
+    found: list[Span] = []
+    for start, end, entity in spans:
+        for reading in reversed(way):
+            start, end = reading.original_span(start, end)
+        found.append((start, end, entity))
+    return found
 
 
 _SHAPED = regex.compile(PLACEHOLDER.pattern, regex.IGNORECASE)
 
 
+_OWN = [(entity, regex.compile(expression, FLAGS)) for entity, _, expression in PATTERNS]
+
+
 def _recognizers() -> list[EntityRecognizer]:
-    own: dict[str, list[Pattern]] = {}
-    for entity, name, expression in PATTERNS:
-        own.setdefault(entity, []).append(Pattern(name, expression, 1.0))
     return [
-        *(
-            PatternRecognizer(entity, patterns=held, supported_language=LANGUAGE)
-            for entity, held in own.items()
-        ),
         *(
             kind(supported_language=LANGUAGE)
             for kind in (

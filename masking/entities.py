@@ -44,8 +44,8 @@ LONGEST = 1 + max(map(len, TYPES)) + 1 + TOKEN_LENGTH + 1
 PLACEHOLDER = re.compile(r"\[(" + "|".join(TYPES) + r")_([A-Z2-7]{" + str(TOKEN_LENGTH) + r"})\]")
 
 _REACH = 64
-_JOINED_BEFORE = re.compile(r"(?:\d-?)+\Z")
-_JOINED_AFTER = re.compile(r"(?:-?\d)+")
+_JOINED_BEFORE = re.compile(r"(?:\d[-.]?)+\Z")
+_JOINED_AFTER = re.compile(r"(?:[-.]?\d)+")
 _RANK = {name: rank for rank, name in enumerate((PLACEHOLDER_SHAPE, *TYPES))}
 
 
@@ -71,7 +71,7 @@ def merge(spans: Iterable[Span]) -> list[Span]:
 
 
 def widen(text: str, span: Span) -> Span:
-    """Take along the digits that a hyphen, or nothing, joins to a found number: no piece of a longer one stays."""
+    """Take along the digits that a hyphen, a dot or nothing joins to a found number: no piece of a longer one stays."""
     start, end, entity = span
     if text[start].isdigit() and (before := _JOINED_BEFORE.search(text, max(0, start - _REACH), start)):
         start = before.start()
@@ -82,5 +82,10 @@ def widen(text: str, span: Span) -> Span:
 
 def gaps(text: str, spans: Sequence[Span]) -> list[str]:
     """The pieces of `text` before, between and after merged `spans`; one more than there are spans."""
+    return [text[start:end] for start, end in gap_places(text, spans)]
+
+
+def gap_places(text: str, spans: Sequence[Span]) -> list[tuple[int, int]]:
+    """Where the pieces that `gaps` gives begin and end."""
     edges = [0, *(edge for start, end, _ in spans for edge in (start, end)), len(text)]
-    return [text[edges[at] : edges[at + 1]] for at in range(0, len(edges), 2)]
+    return [(edges[at], edges[at + 1]) for at in range(0, len(edges), 2)]

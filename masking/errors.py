@@ -21,7 +21,7 @@ Reason = Literal[
 
 - placeholder_shaped_input: the request already holds something that looks like one of our placeholders.
 - not_text: an image, sound, file or unknown content part.
-- too_large: more characters than `masking.max_chars`.
+- too_large: more characters than `masking.max_chars`, or more values, texts or hits than one request may hold.
 - unknown_field_type: a field has a type or value that the walker does not know.
 - bad_arguments: tool-call arguments are not JSON.
 - key_hit: a dictionary key or a name holds a value that would have to be masked.

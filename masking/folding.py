@@ -1,7 +1,8 @@
 """Folding: one spelling for detectors to read, with a way back to the original places.
 
 Compatibility forms (NFKC, character by character), digits of any script, and every dash become their plain form;
-invisible characters are taken out. A text folded once does not change when folded again.
+invisible characters and combining marks (a keycap around a digit) are taken out. A text folded once does not change
+when folded again.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ _INVISIBLE = {
     *range(0x180B, 0x1810),
     *range(0xFE00, 0xFE10),
 }
-# Dash-like though not in category Pd: soft uses of minus, hyphen bullet, box drawing.
-_DASHES = {0x2043, 0x2212, 0x02D7, 0x2500, 0x30FC, 0xFF70}
+# Dash-like though not in category Pd: soft uses of minus, hyphen bullet, box drawing, and the vowel and the numeral
+# that Korean and Chinese keyboards offer where a dash is wanted.
+_DASHES = {0x2043, 0x2212, 0x02D7, 0x2500, 0x30FC, 0xFF70, 0x3161, 0x1173, 0x4E00}
+_MARKS = frozenset({"Mn", "Me"})
 
 
 class _Table(dict[int, str]):
@@ -40,6 +43,8 @@ def _fold_char(char: str) -> str:
         return char
     if code in _INVISIBLE or 0xE0100 <= code <= 0xE01EF or unicodedata.category(char) == "Cf":
         return ""
+    if unicodedata.category(char) in _MARKS:
+        return ""
     if code in _DASHES or unicodedata.category(char) == "Pd":
         return "-"
     if unicodedata.category(char) == "Nd":
@@ -53,27 +58,35 @@ _TABLE = _Table()
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """A folded text. `origin[i]` is the place in the original of folded character `i`; None when nothing changed."""
+    """A folded text. Folded character `i` stands for `starts[i]` to `ends[i]` of the original, the combining marks
+    behind it included; both are None when nothing changed."""
 
     text: str
-    origin: Sequence[int] | None
+    starts: Sequence[int] | None
+    ends: Sequence[int] | None
 
     def original_span(self, start: int, end: int) -> tuple[int, int]:
         """The place in the original of a non-empty span of the folded text."""
-        if self.origin is None:
+        if self.starts is None or self.ends is None:
             return start, end
-        return self.origin[start], self.origin[end - 1] + 1
+        return self.starts[start], self.ends[end - 1]
 
 
 def fold(text: str) -> Folded:
     """Fold `text` and keep the way back."""
     folded = fold_text(text)
     if folded == text:
-        return Folded(text, None)
-    origin: list[int] = []
+        return Folded(text, None, None)
+    starts: list[int] = []
+    ends: list[int] = []
     for place, char in enumerate(text):
-        origin.extend([place] * len(_TABLE[ord(char)]))
-    return Folded(folded, origin)
+        plain = _TABLE[ord(char)]
+        if plain:
+            starts.extend([place] * len(plain))
+            ends.extend([place + 1] * len(plain))
+        elif ends and ends[-1] == place and unicodedata.category(char) in _MARKS:
+            ends[-1] = place + 1
+    return Folded(folded, starts, ends)
 
 
 def fold_text(text: str) -> str:

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import logging
 import secrets
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -13,17 +14,18 @@ import msgspec
 
 from weighbridge.config.clock import Clock
 from weighbridge.config.deadline import Deadline
+from weighbridge.config.errors import InvalidRequest
 from weighbridge.config.settings import MaskingSettings
 from weighbridge.masking.backstop import leftovers
 from weighbridge.masking.body import Plan, plan_body, with_instruction
 from weighbridge.masking.detector_child import DetectorChild
 from weighbridge.masking.detector_pool import Child, DetectorPool
-from weighbridge.masking.entities import PLACEHOLDER_SHAPE, Span, gaps
+from weighbridge.masking.entities import PLACEHOLDER_SHAPE, Span, gap_places, gaps, merge
 from weighbridge.masking.errors import MaskingRefused
 from weighbridge.masking.request import MaskedRequest
 from weighbridge.masking.seal import seal_request
 from weighbridge.masking.vault import Mint, derive_key
-from weighbridge.masking.walker import Leaf, Walker, Whole, render, total_chars
+from weighbridge.masking.walker import Leaf, Walker, Whole, render
 
 log = logging.getLogger(__name__)
 
@@ -89,10 +91,11 @@ class Masker:
 
         Raises:
             MaskingRefused: it must not leave.
+            InvalidRequest: a known field has a wrong type.
         """
         try:
             return await self._mask(body, request_id, upstream_model, conversation, deadline)
-        except MaskingRefused:
+        except (MaskingRefused, InvalidRequest):
             raise
         except Exception as exc:
             # The exception may hold text; only its class is told.
@@ -107,11 +110,9 @@ class Masker:
         conversation: str,
         deadline: Deadline,
     ) -> MaskedRequest:
-        walker = Walker()
+        walker = Walker(self._settings.max_chars)
         plan = plan_body(body, walker, upstream_model, derive_key(self._secret, "ids", conversation))
-        if total_chars(walker.texts) > self._settings.max_chars:
-            raise MaskingRefused("too_large")
-        found = await self._pool.find(walker.texts, deadline)
+        found = await self._pool.find(walker.texts, deadline, owner=conversation)
         mint = Mint(derive_key(self._secret, "placeholders", conversation))
         outward = _fill_in(plan, walker, found, mint)
         final = msgspec.json.encode(outward)
@@ -147,17 +148,49 @@ def mask_text(text: str, spans: list[Span], mint: Mint) -> str:
     return "".join(pieces)
 
 
+def _over_borders(walker: Walker, found: list[list[Span]]) -> list[list[Span]]:
+    """`found`, and in each text the piece of what begins in it and ends in the next one, or the other way round."""
+    further: dict[int, list[Span]] = {}
+    for probe in walker.probes:
+        text = walker.texts[probe.at]
+        starts = [piece.start for piece in probe.pieces]
+        for start, end, entity in _with_leftovers(text, found[probe.at]):
+            parts = probe.pieces[bisect_right(starts, start) - 1 : bisect_left(starts, end)]
+            if len(parts) < 2:
+                continue
+            # The first word of the next text seems to belong to an address that ends the one before.
+            if entity == "URL" and any(held == "URL" for _, _, held in found[parts[0].place]):
+                continue
+            for piece in parts:
+                shift = piece.offset - piece.start
+                first, last = max(start, piece.start) + shift, min(end, piece.end) + shift
+                further.setdefault(piece.place, []).append((first, last, entity))
+    return [merge((*spans, *further[at])) if at in further else spans for at, spans in enumerate(found)]
+
+
+def _with_leftovers(text: str, spans: list[Span]) -> list[Span]:
+    left = [
+        (first + start, first + end, entity)
+        for first, last in gap_places(text, spans)
+        for start, end, entity in leftovers(text[first:last])
+    ]
+    return [*spans, *left]
+
+
 def _fill_in(plan: Plan, walker: Walker, found: list[list[Span]], mint: Mint) -> dict[str, Any]:
     if any(entity == PLACEHOLDER_SHAPE for spans in found for _, _, entity in spans):
         raise MaskingRefused("placeholder_shaped_input")
-    if any(found[at] or leftovers(walker.texts[at]) for at in walker.names):
+    spans = _over_borders(walker, found)
+    if any(spans[at] or leftovers(walker.texts[at]) for at in walker.names):
         raise MaskingRefused("key_hit")
-    masked = [mask_text(text, spans, mint) for text, spans in zip(walker.texts, found, strict=True)]
+    masked: dict[int, str] = {}
 
     def fill(node: Leaf | Whole) -> str:
-        if isinstance(node, Leaf):
-            return masked[node.at]
-        return mint.placeholder(node.entity, node.text) if node.text else ""
+        if isinstance(node, Whole):
+            return mint.placeholder(node.entity, node.text) if node.text else ""
+        if node.at not in masked:
+            masked[node.at] = mask_text(walker.texts[node.at], spans[node.at], mint)
+        return masked[node.at]
 
     outward: dict[str, Any] = render(plan.tree, fill)
     if mint.counts():

@@ -19,6 +19,13 @@ PATTERNS: tuple[tuple[str, str, str], ...] = (
         "mail address",
         r"(?<![A-Z0-9])[A-Z0-9._%+'-]{1,64}@[A-Z0-9](?:[A-Z0-9-]{0,62}[A-Z0-9])?(?:\.[A-Z0-9](?:[A-Z0-9-]{0,62}[A-Z0-9])?){0,8}",
     ),
+    # An `@` written as a word, or as quoted-printable mail writes it.
+    (
+        "EMAIL",
+        "mail address with a written at sign",
+        r"(?<![A-Z0-9])[A-Z0-9._%+'-]{1,64} ?(?:[\[({<] ?at ?[\])}>]|골뱅이|=40) ?"
+        r"[A-Z0-9-]{1,63}(?:\.[A-Z0-9-]{1,63}){0,7}\.[A-Z]{2,63}",
+    ),
     # Any scheme (a database URL holds a password). The host ends where ASCII does; a path may hold any script.
     (
         "URL",

@@ -10,9 +10,12 @@ from collections.abc import Mapping
 from typing import final
 
 from weighbridge.masking.entities import TOKEN_LENGTH
+from weighbridge.masking.errors import MaskingRefused
 from weighbridge.masking.folding import fold_text
 
 _MOST_DIGITS = 4
+MAX_VALUES = 4_000
+"""Distinct values of one request. More are a table of people rather than a question, and seconds of work."""
 
 
 def derive_key(secret: bytes, purpose: str, *parts: str) -> bytes:
@@ -77,8 +80,11 @@ class Mint:
         self._made: dict[tuple[str, str], str] = {}
 
     def placeholder(self, entity: str, original: str) -> str:
+        """The placeholder for a value. Raises MaskingRefused at more than `MAX_VALUES`."""
         made = self._made.get((entity, original))
         if made is None:
+            if len(self._made) == MAX_VALUES:
+                raise MaskingRefused("too_large")
             made = self._made[entity, original] = self._fresh(entity, original)
             self._originals[made] = original
         return made

@@ -6,7 +6,7 @@ pass: the nodes are filled in. Nothing of the original value is shared with the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,9 @@ from weighbridge.masking.backstop import MIN_DIGITS
 from weighbridge.masking.errors import MaskingRefused
 
 MAX_DEPTH = 64
+MAX_NODES, MAX_TEXTS = 20_000, 4_000
+"""JSON values and distinct texts of one request. Each costs time whatever its length, here and in the detectors."""
+_BORDER_REACH = 128
 _MOST_DIGITS = 40
 
 # Limits of number types and round bounds stand in every generated JSON schema and are nobody's number.
@@ -49,6 +52,24 @@ class JsonText:
     tree: Any
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The part of a probe that is the text `place` from `offset` on."""
+
+    start: int
+    end: int
+    place: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Text number `at`: what a reader sees around the borders of adjoining texts."""
+
+    at: int
+    pieces: tuple[Piece, ...]
+
+
 Fill = Callable[[Leaf | Whole], str]
 
 
@@ -58,25 +79,87 @@ class Walker:
     Attributes:
         texts: what detectors must look at, each text once.
         names: places in `texts` of keys and names. They cannot be replaced, so a hit in one refuses the request.
+        probes: texts that stand in no place of their own.
+
+    Args:
+        max_chars: characters of all texts together. More than this, or than `MAX_NODES` or `MAX_TEXTS`, refuses the
+            request (`too_large`) at the first one too many.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_chars: int = 200_000) -> None:
         self.texts: list[str] = []
         self.names: set[int] = set()
+        self.probes: list[Probe] = []
         self._places: dict[str, int] = {}
+        self._nodes_left = MAX_NODES
+        self._chars_left = max_chars
+
+    def count(self) -> None:
+        """Note one more value."""
+        self._nodes_left -= 1
+        if self._nodes_left < 0:
+            raise MaskingRefused("too_large")
 
     def text(self, value: str, depth: int = 0) -> Leaf | JsonText:
         """A string from anywhere. JSON in it is walked when escapes could hide something from the detectors."""
         if "\\" in value and value.lstrip()[:1] in ("{", "["):
             try:
-                inner = msgspec.json.decode(value)
+                inner = self._decoded(value)
             except (msgspec.MsgspecError, RecursionError):
                 return Leaf(self._place(value))
             return JsonText(self.value(inner, depth + 1))
+        self.count()
         return Leaf(self._place(value))
+
+    def whole(self, entity: str, value: str) -> Whole:
+        """Text that is a value as it stands."""
+        self.count()
+        self._spend(len(value))
+        return Whole(entity, value)
+
+    def adjoin(self, nodes: list[Leaf | JsonText]) -> None:
+        """Note that these stand one behind the other, so that a value may begin in one and end in the next."""
+        run: list[int] = []
+        for node in nodes:
+            if isinstance(node, Leaf):
+                run.append(node.at)
+                continue
+            self._probe(run)
+            run = []
+        self._probe(run)
+
+    def _probe(self, run: list[int]) -> None:
+        run = [place for place in run if self.texts[place]]
+        ends: list[int] = []
+        for place in run:
+            ends.append((ends[-1] if ends else 0) + len(self.texts[place]))
+        reaches: list[tuple[int, int]] = []
+        for border in ends[:-1]:
+            first, last = max(0, border - _BORDER_REACH), min(ends[-1], border + _BORDER_REACH)
+            if reaches and first < reaches[-1][1]:
+                reaches[-1] = (reaches[-1][0], last)
+            else:
+                reaches.append((first, last))
+        at = 0
+        for first, last in reaches:
+            while ends[at] <= first:
+                at += 1
+            pieces: list[Piece] = []
+            read: list[str] = []
+            while at < len(run):
+                begin = ends[at] - len(self.texts[run[at]])
+                if begin >= last:
+                    break
+                start, end = max(first, begin), min(last, ends[at])
+                pieces.append(Piece(start - first, end - first, run[at], start - begin))
+                read.append(self.texts[run[at]][start - begin : end - begin])
+                at += 1
+            self.probes.append(Probe(self._place("".join(read)), tuple(pieces)))
+            at -= 1
 
     def name(self, value: str) -> str:
         """A key or name that must reach the other side as it is."""
+        self.count()
         self.names.add(self._place(value))
         return value
 
@@ -85,7 +168,7 @@ class Walker:
         if not value.strip():
             return value
         try:
-            inner = msgspec.json.decode(value)
+            inner = self._decoded(value)
         except (msgspec.MsgspecError, RecursionError):
             raise MaskingRefused("bad_arguments") from None
         return JsonText(self.value(inner, depth + 1))
@@ -94,10 +177,11 @@ class Walker:
         """Any JSON value. In a schema a long number cannot become text, so it refuses the request."""
         if depth > MAX_DEPTH:
             raise MaskingRefused("unknown_field_type")
-        if value is None or isinstance(value, bool):
-            return value
         if isinstance(value, str):
             return self.text(value, depth)
+        self.count()
+        if value is None or isinstance(value, bool):
+            return value
         if isinstance(value, int | float):
             if not is_long(value):
                 return value
@@ -113,9 +197,22 @@ class Walker:
             }
         raise MaskingRefused("unknown_field_type")
 
+    def _decoded(self, value: str) -> Any:
+        if len(value) > self._chars_left:
+            raise MaskingRefused("too_large")
+        return msgspec.json.decode(value)
+
+    def _spend(self, chars: int) -> None:
+        self._chars_left -= chars
+        if self._chars_left < 0:
+            raise MaskingRefused("too_large")
+
     def _place(self, text: str) -> int:
         place = self._places.get(text)
         if place is None:
+            self._spend(len(text))
+            if len(self.texts) == MAX_TEXTS:
+                raise MaskingRefused("too_large")
             if not text.isascii():
                 _encodable(text)
             place = self._places[text] = len(self.texts)
@@ -134,10 +231,6 @@ def render(tree: Any, fill: Fill) -> Any:
     if isinstance(tree, dict):
         return {key: render(item, fill) for key, item in tree.items()}
     return tree
-
-
-def total_chars(texts: Sequence[str]) -> int:
-    return sum(map(len, texts))
 
 
 def is_long(value: float) -> bool:

@@ -171,3 +171,39 @@ async def test_closing_refuses_what_waits_and_ends_every_process() -> None:
         assert [await refusal(task) for task in asked] == ["detector_failed"] * 4
         assert all(child.killed for child in children.started)
         assert await refusal(pool.find(["x"], soon())) == "detector_failed"
+
+
+async def test_a_large_request_is_served_in_slices_and_small_ones_go_between() -> None:
+    children = Children()
+    async with pool_of(children, max_queue=8) as pool:
+        child = children.started[0]
+        child.free.clear()
+        words = " ".join(["word"] * 20_000) + " XXaXX"
+        large = asyncio.create_task(pool.find([words], soon(), owner="a"))
+        await child.busy.wait()
+        small = asyncio.create_task(pool.find(["XXbXX"], soon(), owner="b"))
+        same = asyncio.create_task(pool.find(["XXcXX"], soon(), owner="a"))
+        await asyncio.sleep(0)
+        child.free.set()
+        assert await small == [[(0, 5, "PHONE")]]
+        assert await same == [[(0, 5, "PHONE")]]
+        assert await large == [[(len(words) - 5, len(words), "PHONE")]]
+        order = [list(asked) for asked in child.asked]
+        assert order[1:3] == [["XXbXX"], ["XXcXX"]]
+        assert len(order) > 5
+        assert max(sum(map(len, asked)) for asked in order) < 20_000
+
+
+async def test_a_small_request_takes_the_place_of_the_largest_in_a_full_queue() -> None:
+    children = Children()
+    async with pool_of(children, max_queue=1) as pool:
+        child = children.started[0]
+        child.free.clear()
+        running = asyncio.create_task(pool.find(["one"], soon()))
+        await child.busy.wait()
+        large = asyncio.create_task(pool.find(["x" * 5000], soon()))
+        await asyncio.sleep(0)
+        small = asyncio.create_task(pool.find(["x"], soon()))
+        assert await refusal(large) == "overloaded"
+        child.free.set()
+        assert await running == await small == [[]]

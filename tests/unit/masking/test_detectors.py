@@ -140,8 +140,49 @@ async def test_a_value_is_masked_whole(masker: Masker, value: str, entity: str, 
 
 
 @pytest.mark.parametrize(
+    "hidden",
+    [
+        *(sign.join(("010", "1234", "5678")) for sign in "ㅡ一~*|:=+→'`\\#\n"),
+        "".join(f"{digit}\ufe0f\u20e3" for digit in "01012345678"),
+        "".join(f"{digit}\u0301" for digit in "0101234"),
+        "010 | 1234 | 5678",
+        "4111\n1111\n1111\n1111",
+        "110\n123\n456789",
+        "850713 | 1483920",
+        "hong.gildong @ corp.com",
+        "kim[@]example.com",
+        "kim@\nexample.com",
+        '"kim doe"@example.com',
+        "kim(at)example.com",
+        "kim%40example.com",
+        "kim%2540example.com",
+        "%2B82%2D10%2D1234%2D5678",
+        "kim&#64;example.com",
+        "12\\uac003456",
+        "1985\\ub144 7\\uc6d4 13\\uc77c",
+        "https:\\/\\/intra.corp\\/u?token=abc",
+        "kim" + "%25" * 9 + "40example.com",
+        "5425.2334.3010.9903",
+    ],
+)
+async def test_other_spellings_are_masked_whole(masker: Masker, hidden: str) -> None:
+    for before, after in (("값은 ", " 로"), ('INFO body={"v": "', '"}')):
+        masked = await _mask(masker, before + hidden + after)
+        content = json.loads(masked.body)["messages"][-1]["content"]
+        left = re.sub(r"\[[A-Z]+_[A-Z2-7]{8}\]", "", content)
+        if "%25%25" in hidden:
+            assert "40" not in left
+        elif left != before + after:
+            # A quote around an address may go with it, nothing of the value may stay.
+            assert left.replace('"', "") == (before + after).replace('"', "")
+
+
+@pytest.mark.parametrize(
     "text",
     [
+        "10:30:45.123, 10:30-11:45, 2019~2023, 1920:1080, 1024*768",
+        "| 2021 | 12.5 | 1,200 |\n| 2022 | 13.5 | 1,350 |",
+        "100% & more &amp; \\n and 5%25",
         "2023년 3월 매출은 1,234,567원으로 12.5% 늘었습니다.",
         "In 2019-2023 we shipped 3 versions: 1.2.3, 2.0 and 2.1-rc1 (see main.py, README.md).",
         "def add(a, b):\n    return a + b  # O(1)\n\nassert add(2, 3) == 5",
