@@ -5,7 +5,7 @@ nothing to guess, and digests are compared in constant time.
 
 With no key configured at all only this machine may call: the peer's address and the `Host` header must be loopback
 (a page that rebinds its DNS name to 127.0.0.1 still sends its own name), a browser's `Origin` must be loopback too,
-and a request that was forwarded is not a local one.
+each of the two at most once, and a request that a proxy forwarded or another site's page sent is not a local one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
@@ -26,15 +26,29 @@ LOCAL_CALLER = "loopback"
 """The key id in records, and the `who` of admin changes, when no key is configured."""
 
 _MAX_KEY_BYTES = 512
-_FORWARDED = (b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"forwarded")
+_FORWARDED = frozenset(
+    (b"forwarded", b"via", b"x-real-ip", b"x-client-ip", b"true-client-ip", b"cf-connecting-ip")
+)
+_FORWARDED_PREFIX = b"x-forwarded"
 
 HeaderMap = Mapping[bytes, bytes]
-"""Header names in lower case; of a repeated name the last one counts."""
+"""Header names in lower case. The values of a repeated name are joined by commas, so that none of them passes for
+the only one."""
 
 Peer = tuple[str, int] | None
 """The other end of the connection as ASGI names it."""
 
 T = TypeVar("T")
+
+
+def header_map(raw: Sequence[tuple[bytes, bytes]]) -> HeaderMap:
+    """A request's headers by name."""
+    headers = dict(raw)
+    if len(headers) != len(raw):
+        headers = {}
+        for name, value in raw:
+            headers[name] = headers[name] + b", " + value if name in headers else value
+    return headers
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +124,20 @@ def is_local(headers: HeaderMap, peer: Peer) -> bool:
     """Whether a request came straight from a program on this machine that meant to call us."""
     if peer is None or not _is_loopback(peer[0]):
         return False
-    if any(name in headers for name in _FORWARDED):
+    if any(_says_forwarded(name) for name in headers):
         return False
-    if not _is_loopback(_host_of(headers.get(b"host", b""))):
+    if b"cross-site" in headers.get(b"sec-fetch-site", b"").lower():
         return False
-    origin = headers.get(b"origin")
-    return origin is None or _is_loopback(_origin_host(origin))
+    host, origin = headers.get(b"host", b""), headers.get(b"origin")
+    if b"," in host or not _is_loopback(_host_of(host)):
+        return False
+    return origin is None or (b"," not in origin and _is_loopback(_origin_host(origin)))
+
+
+def _says_forwarded(name: bytes) -> bool:
+    # Some proxies write the names with underscores.
+    name = name.replace(b"_", b"-")
+    return name in _FORWARDED or name.startswith(_FORWARDED_PREFIX)
 
 
 def _known(table: Mapping[bytes, T], headers: HeaderMap, kind: str) -> T:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -23,6 +24,13 @@ THREAD_BYTES = 262_144
 
 MAX_DEPTH = 64
 """Levels of nesting. Deeper values would exhaust the recursion of whoever walks them later."""
+
+MAX_NODES = 100_000
+"""Values and names in one body, about: commas, colons and opening brackets outside text are counted. Every later
+step walks them one by one, so a few megabytes of `[],[],` would hold up everybody for seconds."""
+
+_decoders = ThreadPoolExecutor(max_workers=2, thread_name_prefix="decode")
+"""Few, because decoding holds the interpreter: more at once only make the answers that stream wait longer."""
 
 _POSITION = re.compile(r"\(byte (\d+)\)")
 
@@ -82,15 +90,20 @@ async def decode_object(body: bytes) -> dict[str, Any]:
     """The JSON object in `body`.
 
     Raises:
-        InvalidRequest: not a JSON object, not UTF-8, a number out of range, a repeated name, nested too deep.
+        InvalidRequest: not a JSON object, not UTF-8, a number out of range, a repeated name, nested too deep, too
+            many values.
     """
     if len(body) > THREAD_BYTES:
-        return await asyncio.to_thread(parse_object, body)
+        return await asyncio.get_running_loop().run_in_executor(_decoders, parse_object, body)
     return parse_object(body)
 
 
 def parse_object(body: bytes) -> dict[str, Any]:
     """See `decode_object`; this one does it on the spot."""
+    if len(body) > MAX_NODES and _has_too_many_nodes(body):
+        raise InvalidRequest(
+            f"The request body holds more than {MAX_NODES} values and names.", code="too_many_values"
+        )
     try:
         value = msgspec.json.decode(body)
     except RecursionError:
@@ -105,6 +118,21 @@ def parse_object(body: bytes) -> dict[str, Any]:
     if _colons(value) != body.count(b":") and _repeats_a_name(body):
         raise InvalidRequest("The request body has the same name twice in one object.", code="invalid_json")
     return value
+
+
+def _has_too_many_nodes(body: bytes) -> bool:
+    """Whether there are more than `MAX_NODES`, by counting bytes only: this is what guards the decoder."""
+    if _marks(body) <= MAX_NODES:
+        return False
+    # Long texts hold many commas. Without escapes, every second piece between quotes is outside of text.
+    unescaped = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    if unescaped.count(b'"') > 2 * MAX_NODES:
+        return True
+    return _marks(b"".join(unescaped.split(b'"')[::2])) > MAX_NODES
+
+
+def _marks(text: bytes) -> int:
+    return sum(text.count(mark) for mark in (b",", b":", b"[", b"{"))
 
 
 def _colons(value: dict[str, Any]) -> int:

@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 from weighbridge.config.clock import Clock
 from weighbridge.config.errors import ApiError, InvalidRequest
 from weighbridge.config.roads import MODEL_NAMES
-from weighbridge.gateway.auth import Authenticator, HeaderMap
+from weighbridge.gateway.auth import Authenticator, HeaderMap, header_map
 from weighbridge.gateway.body import declared_length, decode_object, read_body
 from weighbridge.gateway.errors import error_answer, error_body, internal_error, log_unexpected, shutting_down
 from weighbridge.gateway.sink import AsgiSink, Counter
@@ -68,7 +68,7 @@ class ChatRoute:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request_id = self._new_id()
-        headers: HeaderMap = dict(scope["headers"])
+        headers = header_map(scope["headers"])
         sink = AsgiSink(
             send,
             cut=(scope.get("extensions") or {}).get(CUT),

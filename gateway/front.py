@@ -7,7 +7,13 @@ from collections.abc import Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from weighbridge.gateway.errors import error_answer, internal_error, log_unexpected, method_not_allowed
+from weighbridge.gateway.errors import (
+    REQUEST_ID,
+    error_answer,
+    internal_error,
+    log_unexpected,
+    method_not_allowed,
+)
 
 log = logging.getLogger("weighbridge.gateway")
 
@@ -15,7 +21,7 @@ CHAT_PATH = "/v1/chat/completions"
 
 
 class Front:
-    """Dispatches on path and method before any framework sees a request."""
+    """Dispatches on path and method before any framework sees a request; every answer carries a request id."""
 
     def __init__(self, chat: ASGIApp, rest: ASGIApp, new_id: Callable[[], str]) -> None:
         self._chat = chat
@@ -37,16 +43,21 @@ class Front:
     async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let no exception reach the server, which would print its text."""
         started = False
+        request_id = self._new_id()
 
         async def watched(message: Message) -> None:
             nonlocal started
             started = True
+            if message["type"] == "http.response.start":
+                headers = list(message.get("headers", ()))
+                if all(name != REQUEST_ID for name, _ in headers):
+                    headers.append((REQUEST_ID, request_id.encode("ascii")))
+                message = {**message, "headers": headers}
             await send(message)
 
         try:
             await self._rest(scope, receive, watched)
         except Exception as exc:
-            request_id = self._new_id()
             log_unexpected(log, exc, request_id)
             if not started:
                 headers, body = error_answer(internal_error(), request_id)

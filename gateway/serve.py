@@ -63,6 +63,7 @@ def _server(parts: Parts, on_first_ready: Callable[[], None]) -> GatewayServer:
             create_app(parts, on_first_ready=on_first_ready),
             underway=parts.underway,
             drain_timeout_s=settings.drain_timeout_s,
+            new_id=parts.ids.new,
             tls_certfile=settings.tls_certfile,
             tls_keyfile=settings.tls_keyfile,
         )

@@ -10,9 +10,11 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import Any, cast
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -99,6 +101,7 @@ def make_server(
     *,
     underway: Underway,
     drain_timeout_s: float,
+    new_id: Callable[[], str],
     tls_certfile: Path | None = None,
     tls_keyfile: Path | None = None,
 ) -> GatewayServer:
@@ -106,6 +109,7 @@ def make_server(
 
     Args:
         drain_timeout_s: seconds answers under way may take at shutdown.
+        new_id: makes the ids of requests that never reach `app`.
 
     Raises:
         OSError: the certificate or its key cannot be read (ssl.SSLError is one).
@@ -118,7 +122,8 @@ def make_server(
     config = uvicorn.Config(
         app,
         loop="uvloop",
-        http=GatewayProtocol,
+        # uvicorn only calls it, as it would a class.
+        http=cast("Any", partial(GatewayProtocol, new_id=new_id)),
         ws="none",
         lifespan="on",
         log_config=None,

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from fastapi import Request, Response
 
-from weighbridge.gateway.auth import HeaderMap, Peer
+from weighbridge.gateway.auth import HeaderMap, Peer, header_map
 
 
 def json_response(value: Any, status: int = 200) -> Response:
@@ -17,4 +17,4 @@ def json_response(value: Any, status: int = 200) -> Response:
 def credentials(request: Request) -> tuple[HeaderMap, Peer]:
     """What `gateway.auth.Authenticator` wants to see of a request."""
     peer: Peer = request.scope.get("client")
-    return dict(request.headers.raw), peer
+    return header_map(request.headers.raw), peer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +11,7 @@ from pydantic import Field, ValidationError
 
 from weighbridge.config.errors import InvalidRequest
 from weighbridge.config.problems import dotted, explain
+from weighbridge.config.shape import Step
 from weighbridge.policies.schema import (
     MAX_QUEUE_LOCK_MS,
     MIN_QUEUE_LOCK_MS,
@@ -19,6 +21,11 @@ from weighbridge.policies.schema import (
 )
 
 MAX_REASON = 500
+
+_MAX_SAID = 8
+"""Problems named in one refusal."""
+
+_PLAIN = re.compile(r"[a-z0-9_.]{1,40}")
 
 
 class BoundsPatch(Strict):
@@ -140,6 +147,11 @@ class Overlay:
         )
 
 
+def _nameable(step: Step) -> Step:
+    """`step` if it may be named in an answer: a key that is no plain identifier is text of the caller's."""
+    return step if isinstance(step, int) or _PLAIN.fullmatch(step) else "(key)"
+
+
 def parse_patch(body: object) -> ThresholdPatch:
     """Check a patch by itself.
 
@@ -151,9 +163,10 @@ def parse_patch(body: object) -> ThresholdPatch:
     try:
         patch = ThresholdPatch.model_validate(dict(body))
     except ValidationError as exc:
-        found = explain(ThresholdPatch, exc.errors())
-        said = "; ".join(f"{dotted(at)}: {why}" for at, why in found)
-        raise InvalidRequest(f"{said}.", code="invalid_thresholds", param=dotted(found[0][0])) from None
+        found = explain(ThresholdPatch, exc.errors()[:_MAX_SAID])
+        named = [(dotted(tuple(map(_nameable, at))), why) for at, why in found]
+        said = "; ".join(f"{at}: {why}" for at, why in named)
+        raise InvalidRequest(f"{said}.", code="invalid_thresholds", param=named[0][0]) from None
     if not patch.reason.strip() or not patch.reason.isprintable():
         raise InvalidRequest(
             "reason: must be text on one line that says why.", code="invalid_thresholds", param="reason"

@@ -105,7 +105,10 @@ async def running_gateway(
         parts = build_parts(settings, engine_factory=lambda road, _: made[road])
         ready = asyncio.Event()
         server = make_server(
-            create_app(parts, on_first_ready=ready.set), underway=parts.underway, drain_timeout_s=5.0
+            create_app(parts, on_first_ready=ready.set),
+            underway=parts.underway,
+            drain_timeout_s=5.0,
+            new_id=parts.ids.new,
         )
         listen(sock)
         served = asyncio.create_task(server.serve(sockets=[sock]))

@@ -160,6 +160,15 @@ async def test_a_model_of_ones_own_is_not_called_embedded(tmp_path: Path) -> Non
     assert "SmolLM2" not in models[1]["weighbridge"]["note"]
 
 
+@pytest.mark.parametrize(
+    "path", ["/v1/models", "/v1/models/x", "/health/live", "/health/ready", "/metrics", "/openapi.json"]
+)
+async def test_every_answer_carries_one_request_id(path: str, here: World) -> None:
+    ids = [(await here.get(path)).headers.get_list("x-weighbridge-request-id") for _ in range(2)]
+    assert [len(found) for found in ids] == [1, 1]
+    assert ids[0] < ids[1]
+
+
 async def test_one_model_and_none(here: World) -> None:
     assert (await here.get("/v1/models/local-8b")).json()["id"] == "local-8b"
     missing = await here.get("/v1/models/planted")

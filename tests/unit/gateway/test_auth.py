@@ -8,7 +8,7 @@ import pytest
 
 from weighbridge.config.errors import ApiError
 from weighbridge.config.settings import AdminKey, ApiKey, AuthSettings
-from weighbridge.gateway.auth import Authenticator, Caller, is_local
+from weighbridge.gateway.auth import Authenticator, Caller, header_map, is_local
 
 KEY, OTHER, ADMIN = "wb-first", "wb-second", "wb-admin"
 LOCAL = ("127.0.0.1", 4000)
@@ -127,6 +127,15 @@ def test_metrics_take_either_key_from_elsewhere() -> None:
         # A proxy on this machine that speaks for somebody else.
         (b"localhost", "127.0.0.1", {b"x-forwarded-for": b"127.0.0.1"}, False),
         (b"localhost", "127.0.0.1", {b"forwarded": b"for=127.0.0.1"}, False),
+        (b"localhost", "127.0.0.1", {b"x_forwarded_for": b"127.0.0.1"}, False),
+        (b"localhost", "127.0.0.1", {b"x-forwarded-proto": b"https"}, False),
+        (b"localhost", "127.0.0.1", {b"via": b"1.1 proxy"}, False),
+        (b"localhost", "127.0.0.1", {b"cf-connecting-ip": b"127.0.0.1"}, False),
+        (b"localhost", "127.0.0.1", {b"x_real_ip": b"127.0.0.1"}, False),
+        # A browser that says whose page it is.
+        (b"localhost", "127.0.0.1", {b"sec-fetch-site": b"Cross-Site"}, False),
+        (b"localhost", "127.0.0.1", {b"sec-fetch-site": b"same-origin"}, True),
+        (b"localhost", "127.0.0.1", {b"sec-fetch-site": b"none"}, True),
     ],
 )
 def test_what_counts_as_this_machine(host: bytes, peer: str, more: dict[bytes, bytes], local: bool) -> None:
@@ -136,3 +145,25 @@ def test_what_counts_as_this_machine(host: bytes, peer: str, more: dict[bytes, b
 def test_no_peer_and_no_host_are_not_local() -> None:
     assert not is_local(HOST, None)
     assert not is_local({}, LOCAL)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        [(b"host", b"localhost")],
+        [(b"host", b"evil.example")],
+        [(b"origin", b"http://localhost/"), (b"origin", b"http://evil.example")],
+        [(b"origin", b"http://evil.example"), (b"origin", b"http://localhost")],
+        [(b"sec-fetch-site", b"cross-site"), (b"sec-fetch-site", b"same-origin")],
+    ],
+)
+def test_a_header_that_comes_twice_is_not_taken_for_its_better_half(more: list[tuple[bytes, bytes]]) -> None:
+    for raw in ([(b"host", b"localhost"), *more], [*more, (b"host", b"localhost")]):
+        assert not is_local(header_map(raw), LOCAL)
+    assert is_local(header_map([(b"host", b"localhost"), (b"accept", b"a"), (b"accept", b"b")]), LOCAL)
+
+
+def test_two_keys_in_one_request_are_none() -> None:
+    for first, second in ((KEY, OTHER), ("wb-wrong", KEY)):
+        raw = [(b"authorization", f"Bearer {key}".encode()) for key in (first, second)]
+        assert refusal(lambda raw=raw: KEYED.api(header_map(raw), REMOTE)).status == 401  # type: ignore[misc]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
+import threading
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,7 +16,14 @@ from hypothesis import strategies as st
 from tests.unit.gateway.asgi import Connection
 from weighbridge.config.errors import ApiError, InvalidRequest
 from weighbridge.gateway import body as body_module
-from weighbridge.gateway.body import MAX_DEPTH, THREAD_BYTES, decode_object, parse_object, read_body
+from weighbridge.gateway.body import (
+    MAX_DEPTH,
+    MAX_NODES,
+    THREAD_BYTES,
+    decode_object,
+    parse_object,
+    read_body,
+)
 from weighbridge.router.admitted import ClientGone
 
 BAD = {
@@ -34,7 +44,7 @@ BAD = {
     "a list": b"[1]",
     "text": b'"a"',
     "null": b"null",
-    "very deep lists": b'{"a":' + b"[" * 100_000,
+    "very deep lists": b'{"a":' + b"[" * 50_000,
     "deep lists": b'{"a":' + b"[" * MAX_DEPTH + b"]" * MAX_DEPTH + b"}",
     "deep objects": b'{"a":' * (MAX_DEPTH + 1) + b"1" + b"}" * (MAX_DEPTH + 1),
     "a name twice": b'{"a":1,"a":2}',
@@ -123,18 +133,85 @@ def test_no_bytes_bring_anything_but_a_refusal(raw: bytes) -> None:
         parse_object(raw)
 
 
-async def test_large_bodies_are_decoded_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    threaded = []
+def listed(item: bytes, count: int) -> bytes:
+    return b'{"a":[' + b",".join([item] * count) + b"]}"
 
-    async def to_thread(work, *args):  # type: ignore[no-untyped-def]
-        threaded.append(len(args[0]))
-        return work(*args)
 
-    monkeypatch.setattr(body_module.asyncio, "to_thread", to_thread)
+TOO_MANY = {
+    "lists": listed(b"[]", MAX_NODES // 2 + 1),
+    "objects": listed(b"{}", MAX_NODES // 2 + 1),
+    "numbers": listed(b"1", MAX_NODES + 1),
+    "empty texts": listed(b'""', MAX_NODES + 1),
+    "texts with marks": listed(b'"[\\\\\\",{"', MAX_NODES + 1),
+    "texts that end in a backslash": listed(b'"\\\\"', MAX_NODES + 1),
+    "names": listed(b'{"b":1}', MAX_NODES // 3 + 1),
+    "not even JSON": b"[" * (MAX_NODES + 1),
+}
+
+
+@pytest.mark.parametrize("raw", TOO_MANY.values(), ids=TOO_MANY.keys())
+def test_too_many_values_are_refused_before_they_are_decoded(
+    raw: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(body_module.msgspec.json, "decode", None)
+    with pytest.raises(InvalidRequest) as caught:
+        parse_object(raw)
+    assert caught.value.code == "too_many_values"
+
+
+MANY_ENOUGH = {
+    "as many as are taken": listed(b"[]", MAX_NODES // 2 - 3),
+    "one text": msgspec.json.encode({"a": '1,[{:\\",' * MAX_NODES}),
+    "JSON in a text": msgspec.json.encode({"a": msgspec.json.encode([{"b": "c"}] * MAX_NODES).decode()}),
+}
+
+
+@pytest.mark.parametrize("raw", MANY_ENOUGH.values(), ids=MANY_ENOUGH.keys())
+def test_what_is_inside_a_text_does_not_count(raw: bytes) -> None:
+    assert parse_object(raw) == json.loads(raw)
+
+
+@given(st.lists(st.text('\\",:[{a', max_size=6), max_size=6), st.integers(0, 30))
+def test_the_count_is_that_of_the_decoded_values(texts: list[str], limit: int) -> None:
+    raw = msgspec.json.encode({"top": texts})
+    nodes = 3 + max(0, len(texts) - 1)  # two brackets, a colon, and the commas between
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(body_module, "MAX_NODES", limit)
+        if nodes > limit:
+            assert body_module._has_too_many_nodes(raw)
+        elif 2 * len(texts) + 2 <= 2 * limit:
+            assert not body_module._has_too_many_nodes(raw)
+
+
+async def test_large_bodies_are_decoded_in_threads_and_two_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    go, lock = threading.Event(), threading.Lock()
+    busy = most = 0
+
+    def slowly(body: bytes) -> dict[str, Any]:
+        nonlocal busy, most
+        with lock:
+            busy += 1
+            most = max(most, busy)
+        go.wait(5)
+        with lock:
+            busy -= 1
+        return parse_object(body)
+
+    monkeypatch.setattr(body_module, "parse_object", slowly)
     large = msgspec.json.encode({"a": "x" * THREAD_BYTES})
-    assert (await decode_object(large))["a"] == "x" * THREAD_BYTES
-    await decode_object(b'{"a":1}')
-    assert threaded == [len(large)]
+    decodes = [asyncio.create_task(decode_object(large)) for _ in range(6)]
+    while busy < 2:
+        await asyncio.sleep(0.001)
+    go.set()
+    assert [decoded["a"] for decoded in await asyncio.gather(*decodes)] == ["x" * THREAD_BYTES] * 6
+    assert most == 2
+
+
+async def test_small_bodies_are_decoded_on_the_spot() -> None:
+    decoding = decode_object(b'{"a":1}')
+    with pytest.raises(StopIteration) as done:
+        decoding.send(None)
+    assert done.value.value == {"a": 1}
 
 
 async def read(connection: Connection, limit: int) -> bytes:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import os
 import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from weighbridge.gateway import cli
 from weighbridge.gateway.listening import StartError, bind, listen
 from weighbridge.gateway.serve import first_request, serve
 from weighbridge.observability.ledger import Ledger, SpoolBusy
+from weighbridge.observability.logs import OUR_LOGGER
 
 ROOT = Path(__file__).parents[3]
 
@@ -106,6 +108,18 @@ async def gateway(folder: Path, token_s: float = 0.0) -> AsyncIterator[Process]:
         if process.returncode is None:
             process.kill()
             await process.wait()
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """`serve` sets up logging for a whole process, and this one goes on with other tests."""
+    root, ours = logging.getLogger(), logging.getLogger(OUR_LOGGER)
+    before = (root.level, ours.level, root.handlers[:], logging.raiseExceptions)
+    yield
+    logging.captureWarnings(False)
+    root.setLevel(before[0])
+    ours.setLevel(before[1])
+    root.handlers[:], logging.raiseExceptions = before[2:]
 
 
 async def test_the_command_that_is_printed_works_and_sigterm_stops_in_order(tmp_path: Path) -> None:

@@ -7,9 +7,6 @@ import contextlib
 import logging
 import socket
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -18,95 +15,17 @@ import pytest
 import uvloop
 
 from tests.unit.gateway import tls
-from tests.unit.gateway.fakes import Count, FakeDispatch, Script, chat_body, chat_route, hello
+from tests.unit.gateway.fakes import chat_body, hello
+from tests.unit.gateway.served import response_of, running
 from weighbridge.gateway import protocol
-from weighbridge.gateway.front import Front
-from weighbridge.gateway.listening import SEND_BUFFER_BYTES, bind, listen
+from weighbridge.gateway.listening import SEND_BUFFER_BYTES
 from weighbridge.gateway.protocol import MAX_HEAD_BYTES
-from weighbridge.gateway.server import GatewayServer, make_server
-from weighbridge.gateway.underway import Underway
 from weighbridge.router.admitted import Admitted, ClientGone, Sink
 
 
 @pytest.fixture
 def event_loop_policy() -> asyncio.AbstractEventLoopPolicy:
     return uvloop.EventLoopPolicy()
-
-
-@dataclass
-class Running:
-    server: GatewayServer
-    dispatch: FakeDispatch
-    slow_readers: Count
-    underway: Underway
-    port: int
-    ended: asyncio.Task[None]
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/v1/chat/completions"
-
-    async def open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_connection("127.0.0.1", self.port)
-
-    def request(self, body: bytes, *headers: str) -> bytes:
-        lines = [
-            "POST /v1/chat/completions HTTP/1.1",
-            f"Host: 127.0.0.1:{self.port}",
-            f"Content-Length: {len(body)}",
-            *headers,
-        ]
-        return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
-
-
-async def rest(scope, receive, send):  # type: ignore[no-untyped-def]
-    """Stands in for FastAPI: a lifespan, and nothing else."""
-    if scope["type"] == "lifespan":
-        await receive()
-        await send({"type": "lifespan.startup.complete"})
-        await receive()
-        await send({"type": "lifespan.shutdown.complete"})
-        return
-    raise RuntimeError("planted-text")
-
-
-@asynccontextmanager
-async def running(
-    script: Script = hello,
-    *,
-    drain_s: float = 5.0,
-    slow_reader_timeout_s: float = 5.0,
-    tls: tuple[Path, Path] | None = None,
-) -> AsyncIterator[Running]:
-    underway = Underway()
-    route, dispatch, count = chat_route(
-        script, underway=underway, max_body_bytes=4096, slow_reader_timeout_s=slow_reader_timeout_s
-    )
-    sock = bind("127.0.0.1", 0)
-    listen(sock)
-    app = Front(route, rest, lambda: "id-rest")
-    certfile, keyfile = tls or (None, None)
-    server = make_server(
-        app, underway=underway, drain_timeout_s=drain_s, tls_certfile=certfile, tls_keyfile=keyfile
-    )
-    task = asyncio.create_task(server.serve(sockets=[sock]))
-    while not server.started:
-        await asyncio.sleep(0.01)
-    here = Running(server, dispatch, count, underway, sock.getsockname()[1], task)
-    try:
-        yield here
-    finally:
-        server.should_exit = True
-        async with asyncio.timeout(10):
-            await task
-
-
-async def response_of(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], bytes]:
-    """One response with a content length."""
-    head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
-    headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in head[1:] if line)}
-    body = await reader.readexactly(int(headers["content-length"]))
-    return int(head[0].split()[1]), headers, body
 
 
 async def test_stream_and_document_come_through() -> None:

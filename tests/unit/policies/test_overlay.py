@@ -57,6 +57,16 @@ REFUSED: dict[str, tuple[Any, str | None, str]] = {
         "bounds.local_9b",
         "bounds.local_9b: unknown key; did you mean local_8b?",
     ),
+    "unknown key that is text": (
+        {"planted text": 1, "reason": "r"},
+        "(key)",
+        "(key): unknown key; known here: bounds, queue_lock_timeout_ms, reason.",
+    ),
+    "unknown bound that is text": (
+        {"bounds": {"planted" * 6: 0.1}, "reason": "r"},
+        "bounds.(key)",
+        "bounds.(key): unknown key; known here: local_8b, local_70b.",
+    ),
     "text": (
         {"bounds": {"local_8b": "0.4"}, "reason": "r"},
         "bounds.local_8b",
@@ -89,6 +99,13 @@ REFUSED: dict[str, tuple[Any, str | None, str]] = {
         "queue_lock_timeout_ms: must be a whole number",
     ),
 }
+
+
+def test_a_refusal_names_a_few_problems_and_never_a_key_that_is_text() -> None:
+    with pytest.raises(ApiError) as caught:
+        parse_patch({f"planted {n}": n for n in range(1000)})
+    assert "planted" not in f"{caught.value.message} {caught.value.param}"
+    assert len(caught.value.message) < 1000
 
 
 @pytest.mark.parametrize(("body", "param", "message"), REFUSED.values(), ids=REFUSED)
