@@ -9,6 +9,13 @@ from weighbridge.config.errors import InvalidRequest
 MAX_CHOICES: Final = 128
 """OpenAI's own limit for `n`."""
 
+_NOT_OFFERED: Final = (
+    # Many engine calls for one request, whose tokens could not be told from each other's.
+    "use_beam_search",
+    # Between the halves of a split engine; a caller could slip the model another prompt than the messages hold.
+    "kv_transfer_params",
+    "ec_transfer_params",
+)
 _TEXT_PARTS: Final = frozenset({"text", "refusal", "input_text", "output_text", "thinking"})
 
 
@@ -24,8 +31,9 @@ def for_engine(body: dict[str, Any], *, model: str, request_id: str, stream: boo
     Raises:
         InvalidRequest: the body asks for what is not offered here.
     """
-    if body.get("use_beam_search"):
-        raise InvalidRequest("Beam search is not offered.", param="use_beam_search")
+    for field in _NOT_OFFERED:
+        if body.get(field):
+            raise InvalidRequest(f"{field} is not offered here.", param=field)
     kwargs = body.get("chat_template_kwargs")
     if body.get("chat_template") is not None or (isinstance(kwargs, dict) and "chat_template" in kwargs):
         raise InvalidRequest("A chat template of one's own is not accepted.", param="chat_template")

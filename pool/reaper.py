@@ -1,7 +1,8 @@
 """Ends an engine process whose gateway is gone.
 
-vLLM loads `install` in every process of its engines (entry point group `vllm.general_plugins`). A gateway that is
-killed cannot clean up, and vLLM's children would live on and keep the GPU; so each of them watches its parent. The
+vLLM loads `install` in every process of its engines, by the entry point groups `vllm.platform_plugins` (as soon as it
+is imported; an engine core then waits minutes for its gateway) and `vllm.general_plugins`. A gateway that is killed
+cannot clean up, and vLLM's children would live on and keep the GPU; so each of them watches its parent. The
 worker's parent is the engine core, whose parent is the gateway: they go one after the other, within two seconds.
 
 `prctl(PR_SET_PDEATHSIG)` is no way: it fires when the *thread* that started the child ends, and engines are built in
@@ -11,41 +12,50 @@ a thread of their own.
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import signal
 import threading
 import time
 from typing import Final
 
+from weighbridge.pool.processes import ProcessId, alive, identify
 from weighbridge.pool.vllm_logs import quiet
 
-HOST_VARIABLE: Final = "_WEIGHBRIDGE_ENGINE_HOST"
-"""Holds the gateway's process number; the underscore keeps it apart from the settings.
-Unset means that vLLM was started by somebody else: nothing is done."""
+PARENT_VARIABLE: Final = "_WEIGHBRIDGE_ENGINE_PARENT"
+"""Names the process whose children are watched, as `number:start`; each child puts its own name there for its children.
+Unset means that vLLM was started by somebody else: nothing is done. The underscore keeps it apart from the settings."""
 
 INTERVAL_S: Final = 0.5
 
-_armed = threading.Lock()
+
+def mark_parent() -> None:
+    """Make this process the one whose children end with it."""
+    me = identify(os.getpid()) or ProcessId(os.getpid(), 0)
+    os.environ[PARENT_VARIABLE] = f"{me.pid}:{me.started}"
 
 
 def install() -> None:
     """Watch the parent and keep request text out of the log; once, and in the children of a gateway alone."""
-    host = os.environ.get(HOST_VARIABLE)
-    parent = multiprocessing.parent_process()
-    if host is None or host == str(os.getpid()) or parent is None or parent.pid is None:
+    pid, _, started = os.environ.get(PARENT_VARIABLE, "").partition(":")
+    if not pid.isdigit() or not started.isdigit() or int(pid) == os.getpid():
         return
-    if not _armed.acquire(blocking=False):
-        return
+    mark_parent()
     quiet()
     # A group of its own: Ctrl-C in a terminal is the gateway's to handle, answers under way are still wanted.
     with contextlib.suppress(OSError):
         os.setpgid(0, 0)
-    threading.Thread(target=_watch, args=(parent.pid,), name="weighbridge-reaper", daemon=True).start()
+    parent = ProcessId(int(pid), int(started))
+    threading.Thread(target=_watch, args=(parent,), name="weighbridge-reaper", daemon=True).start()
 
 
-def _watch(parent: int) -> None:
-    # The parent may have gone before we came to look, so its number is compared, not a change of it.
-    while os.getppid() == parent:
+def _watch(parent: ProcessId) -> None:
+    # The parent may have gone before we came to look, so it is looked for by name; a change would be missed.
+    while _there(parent):
         time.sleep(INTERVAL_S)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _there(parent: ProcessId) -> bool:
+    if parent.started:
+        return alive(parent)
+    return os.getppid() == parent.pid  # no /proc to ask

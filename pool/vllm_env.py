@@ -10,7 +10,7 @@ from typing import Final
 
 from weighbridge.pool.embedded_model import cache_folder
 from weighbridge.pool.preflight import on_cpu
-from weighbridge.pool.reaper import HOST_VARIABLE
+from weighbridge.pool.reaper import mark_parent
 from weighbridge.pool.vllm_logs import quiet
 
 _FIXED: Final = {
@@ -37,6 +37,7 @@ _UNSET: Final = ("VLLM_CPU_KVCACHE_SPACE",)
 """Whole GiB for all engines of a process, and it would go before every tier's `kv_cache_memory_bytes`."""
 
 _OMP_BIND: Final = "VLLM_CPU_OMP_THREADS_BIND"
+_NO_COMPILE: Final = "TORCHDYNAMO_DISABLE"
 _PLUGINS: Final = "VLLM_PLUGINS"
 _REAPER: Final = "weighbridge_reaper"
 
@@ -48,7 +49,7 @@ def apply() -> None:
     os.environ.update(_FIXED)
     for name in _UNSET:
         os.environ.pop(name, None)
-    os.environ[HOST_VARIABLE] = str(os.getpid())
+    mark_parent()
     plugins = os.environ.get(_PLUGINS)
     if plugins is not None and _REAPER not in plugins.split(","):
         os.environ[_PLUGINS] = f"{plugins},{_REAPER}"
@@ -63,19 +64,28 @@ def apply() -> None:
 
 
 @contextmanager
-def for_one_build(omp_cpus: str | None) -> Iterator[None]:
-    """Give one engine's processes their own cores: they copy the environment when they are started.
+def for_one_build(omp_cpus: str | None, *, compiles: bool = True) -> Iterator[None]:
+    """Give one engine's processes their own environment: they copy this one's when they are started.
 
     Held by one build at a time; the next waits.
+
+    Args:
+        omp_cpus: the cores of their threads; None leaves it to vLLM.
+        compiles: False where nothing can be compiled; vLLM's sampler would try even when the model is not.
     """
+    own: dict[str, str] = {}
+    if omp_cpus is not None:
+        own[_OMP_BIND] = omp_cpus
+    if not compiles:
+        own[_NO_COMPILE] = "1"
     with _building:
-        before = os.environ.get(_OMP_BIND)
-        if omp_cpus is not None:
-            os.environ[_OMP_BIND] = omp_cpus
+        before = {name: os.environ.get(name) for name in own}
+        os.environ.update(own)
         try:
             yield
         finally:
-            if before is None:
-                os.environ.pop(_OMP_BIND, None)
-            else:
-                os.environ[_OMP_BIND] = before
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value

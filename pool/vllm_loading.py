@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import shutil
 import sys
+import sysconfig
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,8 +87,9 @@ class Loader:
         _check_names(road, settings, vllm)
         self._go_on()
         log.info("loading %s: building", road)
-        with vllm_env.for_one_build(settings.omp_cpus):
-            engine = self._build(vllm, model)
+        compiles = not _lacks_compiler(road, vllm)
+        with vllm_env.for_one_build(settings.omp_cpus, compiles=compiles):
+            engine = self._build(vllm, model, settings.enforce_eager or not compiles)
         processes = tuple(with_descendants(vllm.core_pids(engine)))
         try:
             self._go_on()
@@ -104,18 +106,13 @@ class Loader:
         if older is not None:
             kill(with_descendants(_cores() - older))
 
-    def _build(self, vllm: ModuleType, model: Path) -> MeteredLLM:
+    def _build(self, vllm: ModuleType, model: Path, eager: bool) -> MeteredLLM:
         settings = self._settings
         self._older = frozenset(_cores())
         try:
             self._go_on()
             engine: MeteredLLM = vllm.build_engine(
-                self._road,
-                settings,
-                model,
-                _kv_cache_bytes(settings),
-                settings.enforce_eager or _lacks_compiler(self._road, vllm),
-                self._metrics,
+                self._road, settings, model, _kv_cache_bytes(settings), eager, self._metrics
             )
             return engine
         except Exception as exc:
@@ -170,13 +167,19 @@ def _kv_cache_bytes(settings: TierSettings) -> int | None:
 
 
 def _lacks_compiler(road: str, vllm: ModuleType) -> bool:
-    """vLLM compiles the model for a CPU with the machine's C++ compiler; without one it has to run it as it is."""
-    if not vllm.on_cpu() or any(
+    """vLLM compiles the model for a CPU on this machine; where it cannot, the model has to run as it is."""
+    if not vllm.on_cpu():
+        return False
+    compiler = any(
         shutil.which(name) for name in (os.environ.get("CXX", ""), "g++", "c++", "clang++") if name
-    ):
+    )
+    headers = Path(sysconfig.get_path("include"), "Python.h").is_file()
+    if compiler and headers:
         return False
     log.warning(
-        "loading %s: no C++ compiler (g++) found, so the model runs uncompiled, at about half speed", road
+        "loading %s: no %s found, so the model runs uncompiled, at about half speed (apt-get install g++ python3-dev)",
+        road,
+        "Python headers" if compiler else "C++ compiler",
     )
     return True
 

@@ -8,6 +8,7 @@ from typing import Final
 _SILENT: Final = (
     "vllm.entrypoints",
     "vllm.inputs",
+    "vllm.logging_utils",
     "vllm.multimodal",
     "vllm.parser",
     "vllm.reasoning",

@@ -1,0 +1,112 @@
+"""What an engine gets to see of a request."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weighbridge.config.errors import InvalidRequest
+from weighbridge.pool.engine_body import _NOT_OFFERED, for_engine
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def make(stream: bool = False, **fields: Any) -> dict[str, Any]:
+    body = {"messages": [{"role": "user", "content": "Hello"}], **fields}
+    return for_engine(body, model="local-8b", request_id="r-1", stream=stream)
+
+
+def test_our_names_replace_the_callers() -> None:
+    made = make(model="auto", request_id="theirs", stream_options={"include_usage": True})
+    assert (made["model"], made["request_id"], made["stream"]) == ("local-8b", "r-1", False)
+    assert "stream_options" not in made
+    assert make(stream=True, stream_options={"include_usage": True})["stream_options"] == {
+        "include_usage": True
+    }
+
+
+@given(st.dictionaries(st.text().filter(lambda name: name not in ("messages", "n")), JSON, max_size=6))
+def test_everything_else_is_kept_and_nothing_is_shared(extra: dict[str, Any]) -> None:
+    for name in ("chat_template", "chat_template_kwargs", "tools", "stream_options", *_NOT_OFFERED):
+        extra.pop(name, None)
+    body = {"messages": [{"role": "user", "content": "Hello"}], **extra}
+    before = copy.deepcopy(body)
+    made = for_engine(body, model="m", request_id="r", stream=True)
+    assert made == {**before, "model": "m", "request_id": "r", "stream": True}
+    for message in made["messages"]:
+        message.clear()
+    made["messages"].clear()
+    assert body == before
+
+
+def test_every_function_becomes_strict_and_the_callers_tools_do_not() -> None:
+    tools: list[Any] = [
+        {"type": "function", "function": {"name": "a", "parameters": {"type": "object"}}},
+        {"type": "function", "function": {"name": "b", "strict": False}},
+        {"type": "other"},
+        "nonsense",
+    ]
+    before = copy.deepcopy(tools)
+    made = make(tools=tools)["tools"]
+    assert [tool["function"]["strict"] for tool in made[:2]] == [True, True]
+    assert made[2:] == before[2:]
+    assert tools == before
+    assert make(tools="nonsense")["tools"] == "nonsense"
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"use_beam_search": True}, "use_beam_search"),
+        ({"kv_transfer_params": {"prompt_token_ids": [1]}}, "kv_transfer_params"),
+        ({"ec_transfer_params": {"a": 1}}, "ec_transfer_params"),
+        ({"chat_template": "x"}, "chat_template"),
+        ({"chat_template_kwargs": {"chat_template": "x"}}, "chat_template"),
+        ({"n": 129}, "n"),
+        ({"messages": []}, "messages"),
+        ({"messages": None}, "messages"),
+        ({"messages": {"role": "user"}}, "messages"),
+    ],
+)
+def test_what_is_not_offered_is_refused(fields: dict[str, Any], param: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        make(**fields)
+    assert caught.value.param == param
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "image_url", "image_url": {"url": "http://127.0.0.1/x"}},
+        {"type": "input_audio", "input_audio": {"data": "", "format": "wav"}},
+        {"type": "video_url", "video_url": {"url": "file:///etc/passwd"}},
+        {"image_url": {"url": "http://127.0.0.1/x"}},
+        {"type": "prompt_embeds", "data": "x"},
+        17,
+    ],
+)
+def test_only_text_reaches_an_engine(part: Any) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        make(messages=[{"role": "user", "content": [{"type": "text", "text": "see"}, part]}])
+    assert (caught.value.code, caught.value.param) == ("unsupported_content", "messages")
+
+
+def test_text_in_parts_is_text() -> None:
+    parts = [{"type": "text", "text": "a"}, "b", {"type": "refusal", "refusal": "c"}]
+    assert make(messages=[{"role": "user", "content": parts}, "odd", {"role": "tool"}])
+
+
+def test_a_bottomless_body_is_refused() -> None:
+    deep: Any = "x"
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(InvalidRequest, match="nested too deeply"):
+        make(extra=deep)
