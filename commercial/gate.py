@@ -100,6 +100,8 @@ class EgressGate:
         """
         exchange = await self._begin(masked, ctx, deadline, stream=False)
         try:
+            # From here the provider may make tokens that only its usage can tell.
+            meter.exact = False
             await self._send(exchange, masked)
             return read_document(await exchange.read(MAX_DOCUMENT_BYTES), meter)
         finally:
@@ -118,6 +120,8 @@ class EgressGate:
         """
         exchange = await self._begin(masked, ctx, deadline, stream=True)
         try:
+            # From here the provider may make tokens that only its usage can tell.
+            meter.exact = False
             await self._send(exchange, masked)
             if exchange.header("content-type").lower().startswith(_NOT_A_STREAM):
                 raise UpstreamFailed("malformed")

@@ -110,6 +110,7 @@ def weighbridge_headers(
     policy: str,
     attempts: int,
     queue_ms: float,
+    reason: str,
 ) -> list[Header]:
     """The `x-weighbridge-*` headers every answer carries, errors included."""
     pairs = {
@@ -120,6 +121,7 @@ def weighbridge_headers(
         "policy": policy,
         "attempts": str(attempts),
         "queue-ms": f"{queue_ms:.0f}",
+        "reason": reason,
     }
     return [
         (f"x-weighbridge-{name}".encode(), value.encode("latin-1", "replace"))

@@ -35,6 +35,10 @@ PROGRESS_TOKENS = 64
 """A progress row at least every so many tokens of a stream; the ticker adds one a second."""
 
 
+MAX_HELD_BYTES = 1 << 20
+"""What a stream may send before its first content; a backend that sends more without content is not answering."""
+
+
 class Phase(Enum):
     RECEIVED = "received"
     SCORED = "scored"
@@ -230,6 +234,8 @@ class Lifecycle:
             self._whole = await engine.complete(call)
 
     async def _serve_commercial(self, decision: Decision, reason: str) -> None:
+        if not decision.may_leave:
+            raise RuntimeError("a road leads outward that the decision closed")
         window = self._roads.upstream_window
         if window is not None and self._prompt_tokens >= window:
             raise ContextLengthExceeded(self._prompt_tokens, window)
@@ -249,10 +255,14 @@ class Lifecycle:
     async def _pump(self, events: AsyncIterator[bytes]) -> None:
         """Pass events on. What comes before the first content is held, so that it can still be dropped."""
         held: list[bytes] = []
+        held_bytes = 0
         async for event in events:
             out = event
             if self.phase is Phase.GRANTED:
                 held.append(event)
+                held_bytes += len(event)
+                if held_bytes > MAX_HELD_BYTES:
+                    raise EmptyAnswer
                 if not answer.has_content(answer.payload_of(event)):
                     continue
                 await self._commit()
@@ -366,6 +376,7 @@ class Lifecycle:
             policy=weighed.policy.version if weighed else "",
             attempts=self.attempts,
             queue_ms=self.queue_ms,
+            reason=weighed.reasons[-1] if weighed else "",
         )
 
     def _intent_row(self, weighed: Weighed | None) -> Intent:

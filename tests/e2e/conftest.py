@@ -22,6 +22,15 @@ from weighbridge.observability import ledger_read
 
 API_KEY, ADMIN_KEY = "wb-test-caller", "wb-test-admin"
 SLOTS = 4
+PLANTED = (
+    "corp-example.co.kr",
+    "010-2345-6789",
+    "4111 1111 1111 1111",
+    "weigh this word",
+    "merges two sorted lists",
+    "물건이 아직",
+)
+"""Pieces of what the tests of this session send."""
 
 
 def digest(key: str) -> str:
@@ -125,8 +134,20 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             client = OpenAI(base_url=f"{process.url}/v1", api_key=API_KEY, timeout=120, max_retries=0)
             offspring = children(process.pid)
             yield Served(process, recorder, folder, client, http, admin)
+            told = admin.get("/metrics").text
             assert process.stop() == 0
+            assert_nothing_planted(told, process.log, folder)
             assert not all_gone(offspring, 5), "a process outlived its gateway"
+
+
+def assert_nothing_planted(metrics: str, log: str, folder: Path) -> None:
+    """What callers wrote stands in no log line, metric, ledger or state file of the whole session."""
+    stored = b"".join(path.read_bytes() for path in (folder / "state").rglob("*") if path.is_file())
+    for value in (*PLANTED, API_KEY, ADMIN_KEY):
+        for place, text in (("metrics", metrics), ("log", log), ("state folder", stored.decode("latin-1"))):
+            assert value not in text and value.encode().decode("latin-1") not in text, (
+                f"{place} holds {value}"
+            )
 
 
 def sse(text: str) -> list[Any]:

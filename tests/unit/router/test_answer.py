@@ -57,9 +57,11 @@ def test_headers_name_road_score_and_policy() -> None:
             policy="default@1",
             attempts=1,
             queue_ms=3.4,
+            reason="score 0.250 < 0.450",
         )
     )
     assert headers[b"x-weighbridge-score"] == b"0.250"
     assert headers[b"x-weighbridge-road"] == b"local-8b"
     assert headers[b"x-weighbridge-queue-ms"] == b"3"
     assert headers[b"x-weighbridge-attempts"] == b"1"
+    assert headers[b"x-weighbridge-reason"] == b"score 0.250 < 0.450"
