@@ -1,0 +1,1 @@
+"""What the benchmarks share: programs run beside each other, CPU accounting, tables."""
