@@ -1,7 +1,8 @@
-"""What the pages promise exists: links, make targets, commands, settings, the first policy."""
+"""What the pages promise exists: links, make targets, commands, settings, the first policy, the first answer."""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -9,8 +10,12 @@ import pytest
 
 from weighbridge.config.envsource import CONFIG_VARIABLE, read_env
 from weighbridge.config.settings import Settings
+from weighbridge.gateway.body import MAX_DEPTH, MAX_NODES
 from weighbridge.gateway.cli import main
-from weighbridge.policies.loader import check_policy
+from weighbridge.policies.loader import check_policy, shipped
+from weighbridge.router.answer import weighbridge_headers
+from weighbridge.router.decision import Facts, decide
+from weighbridge.router.difficulty.score import assess
 
 ROOT = Path(__file__).parents[3]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -66,13 +71,49 @@ def test_flags_are_known_to_the_command(page: Path, capsys: pytest.CaptureFixtur
         assert flags <= set(re.findall(r"--[a-z0-9-]+", known)), line
 
 
-def test_the_two_readmes_show_the_same_commands() -> None:
+def without_comments(code: str) -> str:
+    return re.sub(r"[ \t]+#.*$", "", code, flags=re.MULTILINE)
+
+
+def test_the_two_readmes_show_the_same_code() -> None:
     english, korean = (
-        [block for block in FENCE.findall((ROOT / name).read_text()) if block[0] != "mermaid"]
+        [
+            (kind, without_comments(code))
+            for kind, code in FENCE.findall((ROOT / name).read_text())
+            if kind != "mermaid"
+        ]
         for name in ("README.md", "README.ko.md")
     )
     assert english == korean
     assert len(english) >= 6
+
+
+@pytest.mark.parametrize("name", ["README.md", "README.ko.md"])
+def test_the_first_answer_is_the_one_that_comes(name: str) -> None:
+    blocks = FENCE.findall((ROOT / name).read_text())
+    (sample,) = (code for _, code in blocks if code.startswith("curl "))
+    (shown,) = (code for _, code in blocks if code.startswith("x-weighbridge-"))
+    given = re.search(r"-d '(.*)'", sample)
+    assert given is not None
+    body = json.loads(given[1])
+    weight = assess(body)
+    # What `make serve` brings up: both tiers, nothing to leave for.
+    facts = Facts(tenant="default", local_roads=("local-8b", "local-70b"), commercial_configured=False)
+    decision = decide(body["model"], weight, shipped("default"), facts)
+    headers = weighbridge_headers(
+        request_id="",
+        road=decision.road,
+        score=decision.score,
+        task=decision.task,
+        policy=decision.policy_version,
+        attempts=1,
+        queue_ms=0.0,
+        reason=decision.reasons[-1],
+    )
+    told = [f"{header.decode()}: {value.decode('latin-1')}" for header, value in headers]
+    assert shown.splitlines() == [
+        line for line in told if not re.match(r"x-weighbridge-(attempts|queue-ms):", line)
+    ]
 
 
 def test_the_first_policy_is_valid(tmp_path: Path) -> None:
@@ -80,6 +121,12 @@ def test_the_first_policy_is_valid(tmp_path: Path) -> None:
     file = tmp_path / "my-policy.yaml"
     file.write_text(policy)
     assert check_policy(file) == []
+
+
+def test_operations_names_the_limits_on_a_body() -> None:
+    page = (ROOT / "docs" / "operations.md").read_text()
+    assert f"| {MAX_NODES:,} values and names" in page
+    assert f"| {MAX_DEPTH} levels of nesting" in page
 
 
 def test_decisions_are_numbered_without_gaps() -> None:
