@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from weighbridge.config.sections import (
     TierSettings,
     without_absent,
 )
-from weighbridge.config.shape import Step, leaves
+from weighbridge.config.shape import Step, field_at, leaves
 from weighbridge.config.shipped import shipped, shipped_file
 from weighbridge.config.yamlsource import YamlFile, read_yaml
 
@@ -46,10 +47,12 @@ __all__ = [
     "TierSettings",
     "effective",
     "load_settings",
+    "with_place",
 ]
 
 TierName = Literal["local-8b", "local-70b"]
 _HIDDEN = "***"
+_COMPLAINT = re.compile(r"([\w.-]+): (.+)")
 _layers: ContextVar[tuple[dict[str, Any], ...]] = ContextVar("settings_layers", default=())
 
 
@@ -144,9 +147,7 @@ def load_settings(
         ConfigProblems: a ConfigError with every problem found, one line each.
     """
     env = os.environ if env is None else env
-    if path is None and env.get(CONFIG_VARIABLE):
-        path = Path(env[CONFIG_VARIABLE])
-    file = YamlFile("settings", {}, {(): 1}) if path is None else read_yaml(path)
+    file = _settings_file(path, env)
     variables = read_env(Settings, env)
     command = dict(overrides or {})
     problems = [*variables.problems, *_secrets_in(file)]
@@ -155,18 +156,60 @@ def load_settings(
     try:
         settings = Settings(**command)
     except ValidationError as exc:
-        sources = [
-            _Source(command, lambda at, why: Problem("command line", None, dotted(at), why)),
-            _Source(variables.tree, variables.problem),
-            _Source(file.data, file.problem),
-            _Source(shipped_file().data, shipped_file().problem),
+        given = _given(command, variables, file)
+        # The shipped defaults are right by themselves, so what stands over them is to blame wherever there is any.
+        problems += [
+            _located(given, at, why) or shipped_file().problem(at, why)
+            for at, why in explain(Settings, exc.errors())
         ]
-        problems += [_located(sources, at, why) for at, why in explain(Settings, exc.errors())]
     finally:
         _layers.reset(token)
     if problems:
         raise ConfigProblems(sorted(set(problems), key=lambda p: (p.file, p.line or 0, p.field, p.message)))
     return settings
+
+
+def with_place(
+    complaint: str,
+    path: Path | None,
+    env: Mapping[str, str] | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> str:
+    """`field: message` about settings that were loaded, with the place the field got its value from in front.
+
+    That is `file:line`, a variable or the command line. The complaint stays as it is when it begins with no field of
+    the settings or when only the shipped defaults give the field.
+
+    Args:
+        path, env, overrides: what `load_settings` got.
+    """
+    env = os.environ if env is None else env
+    found = _COMPLAINT.fullmatch(complaint)
+    at = () if found is None else tuple(found[1].split("."))
+    if found is None or field_at(Settings, at) is None:
+        return complaint
+    try:
+        file = _settings_file(path, env)
+    except ConfigProblems:
+        return complaint  # gone since it was loaded
+    given = _given(dict(overrides or {}), read_env(Settings, env), file)
+    problem = _located(given, at, found[2])
+    return complaint if problem is None else str(problem)
+
+
+def _settings_file(path: Path | None, env: Mapping[str, str]) -> YamlFile:
+    if path is None and env.get(CONFIG_VARIABLE):
+        path = Path(env[CONFIG_VARIABLE])
+    return YamlFile("settings", {}, {(): 1}) if path is None else read_yaml(path)
+
+
+def _given(command: Mapping[str, Any], variables: EnvTree, file: YamlFile) -> list[_Source]:
+    """The layers over the shipped defaults, the uppermost first."""
+    return [
+        _Source(command, lambda at, why: Problem("command line", None, dotted(at), why)),
+        _Source(variables.tree, variables.problem),
+        _Source(file.data, file.problem),
+    ]
 
 
 def _as_layers(file: YamlFile, variables: EnvTree, env: Mapping[str, str]) -> tuple[dict[str, Any], ...]:
@@ -191,17 +234,13 @@ def _secrets_in(file: YamlFile) -> list[Problem]:
     return problems
 
 
-def _located(sources: Sequence[_Source], at: tuple[Step, ...], message: str) -> Problem:
-    """The problem, put where the value came from: the uppermost layer that holds it or, failing that, its parent.
-
-    The shipped defaults come last of all: they are right by themselves, so it is what stands over them that is not.
-    """
-    *given, defaults = sources
+def _located(sources: Sequence[_Source], at: tuple[Step, ...], message: str) -> Problem | None:
+    """The problem, put where the value came from: the uppermost layer that holds it or, failing that, its parent."""
     for length in range(len(at), 0, -1):
-        for source in given:
+        for source in sources:
             if _holds(source.tree, at[:length]):
                 return source.problem(at, message)
-    return defaults.problem(at, message)
+    return None
 
 
 def _holds(tree: Any, path: Sequence[Step]) -> bool:

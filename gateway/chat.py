@@ -14,10 +14,11 @@ from weighbridge.config.errors import ApiError, InvalidRequest
 from weighbridge.config.roads import MODEL_NAMES
 from weighbridge.gateway.auth import Authenticator, HeaderMap, header_map
 from weighbridge.gateway.body import declared_length, decode_object, read_body
-from weighbridge.gateway.errors import error_answer, error_body, internal_error, log_unexpected, shutting_down
+from weighbridge.gateway.errors import error_answer, internal_error, log_unexpected, shutting_down
 from weighbridge.gateway.sink import AsgiSink, Counter
 from weighbridge.gateway.underway import Underway
 from weighbridge.router.admitted import Admitted, ClientGone, Header, Sink
+from weighbridge.router.answer import error_body
 
 log = logging.getLogger("weighbridge.gateway")
 

@@ -122,10 +122,11 @@ def _overrides(args: argparse.Namespace) -> dict[str, Any]:
 
 def _serve(args: argparse.Namespace) -> int:
     from weighbridge.config.errors import ConfigError
-    from weighbridge.config.settings import load_settings
+    from weighbridge.config.settings import load_settings, with_place
 
+    given = _overrides(args)
     try:
-        settings = load_settings(args.config, overrides=_overrides(args))
+        settings = load_settings(args.config, overrides=given)
     except ConfigError as exc:
         _complain(str(exc))
         return WRONG_SETTINGS
@@ -139,7 +140,7 @@ def _serve(args: argparse.Namespace) -> int:
         _complain(str(exc))
         return CANNOT_START
     except ConfigError as exc:
-        _complain(str(exc))
+        _complain(with_place(str(exc), args.config, overrides=given))
         return WRONG_SETTINGS
     return OK
 
@@ -150,17 +151,18 @@ def _announce(command: str) -> None:
 
 def _check(args: argparse.Namespace) -> int:
     from weighbridge.config.problems import ConfigProblems
-    from weighbridge.config.settings import load_settings
+    from weighbridge.config.settings import load_settings, with_place
     from weighbridge.policies.loader import check_policy, load_policy, policy_path
 
     settings: Settings | None = None
+    given = _overrides(args)
     problems: list[str] = []
     try:
-        settings = load_settings(args.config, overrides=_overrides(args))
+        settings = load_settings(args.config, overrides=given)
     except ConfigProblems as exc:
         problems += map(str, exc.problems)
     if settings is not None:
-        problems += _tier_problems(settings)
+        problems += (with_place(text, args.config, overrides=given) for text in _tier_problems(settings))
         problems += map(str, check_policy(policy_path(settings.policies)))
     elif args.policy is not None:
         problems += map(str, check_policy(Path(args.policy)))

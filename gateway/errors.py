@@ -8,10 +8,9 @@ import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-import msgspec
-
 from weighbridge.config.errors import ApiError
 from weighbridge.router.admitted import Header
+from weighbridge.router.answer import error_body
 
 REQUEST_ID: bytes = b"x-weighbridge-request-id"
 
@@ -42,20 +41,6 @@ def method_not_allowed() -> ApiError:
         "This address does not take that HTTP method.",
         type="invalid_request_error",
         code="method_not_allowed",
-    )
-
-
-def error_body(error: ApiError) -> bytes:
-    """OpenAI's error object as JSON."""
-    return msgspec.json.encode(
-        {
-            "error": {
-                "message": error.message,
-                "type": error.type,
-                "param": error.param,
-                "code": error.code,
-            }
-        }
     )
 
 

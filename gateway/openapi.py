@@ -16,6 +16,7 @@ _HEADERS = {
     "x-weighbridge-policy": "The policy version the request was decided under.",
     "x-weighbridge-attempts": "Roads tried.",
     "x-weighbridge-queue-ms": "Milliseconds spent waiting for a slot.",
+    "x-weighbridge-reason": "The last reason of the decision, such as the bound or the task row that decided.",
 }
 
 _ERROR: dict[str, Any] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 
 from weighbridge.commercial.gate import EgressGate
 from weighbridge.config.clock import Clock, SystemClock
@@ -17,6 +18,7 @@ from weighbridge.observability.ledger import Ledger
 from weighbridge.observability.metrics import Metrics
 from weighbridge.policies.loader import policy_path
 from weighbridge.policies.store import PolicyStore
+from weighbridge.pool import local_engines
 from weighbridge.pool.engine import Engine
 from weighbridge.pool.pool import Pool
 from weighbridge.pool.tier import Tier
@@ -61,7 +63,7 @@ def build_parts(
     """Make the parts and open the files of the state folder. Loads no model and starts no process.
 
     Args:
-        engine_factory: makes a tier's engine; None takes vLLM.
+        engine_factory: makes a tier's engine; None takes the pool's own.
 
     Raises:
         ConfigError: settings, policy or a model folder are wrong; nothing stays open.
@@ -70,7 +72,7 @@ def build_parts(
     clock = clock or SystemClock()
     ids = ids or IdFactory(clock)
     metrics = Metrics()
-    make_engine = engine_factory or _vllm(clock, metrics)
+    make_engine = engine_factory or partial(local_engines.make_engine, clock=clock, metrics=metrics)
     tiers = [
         Tier(
             road,
@@ -129,12 +131,3 @@ def build_parts(
         underway=Underway(on_cut=cut_by_us),
         started_ns=clock.wall_ns(),
     )
-
-
-def _vllm(clock: Clock, metrics: Metrics) -> EngineFactory:
-    from weighbridge.pool.vllm_engine import VllmEngine
-
-    def make(road: Road, settings: TierSettings) -> Engine:
-        return VllmEngine(settings, road, clock, metrics=metrics)
-
-    return make

@@ -16,6 +16,7 @@ from weighbridge.gateway.app import EngineFactory, Parts, build_parts, create_ap
 from weighbridge.gateway.listening import bind, listen, reachable_url
 from weighbridge.gateway.server import GatewayServer, make_server
 from weighbridge.observability.logs import setup_logging
+from weighbridge.pool import local_engines
 
 log = logging.getLogger("weighbridge.gateway")
 
@@ -30,7 +31,7 @@ def serve(
 
     Args:
         announce: gets the command to copy when the first tier is ready.
-        engine_factory: makes the engines; None takes vLLM's.
+        engine_factory: makes the engines; None takes the pool's own.
 
     Raises:
         StartError: the port cannot be had.
@@ -46,7 +47,7 @@ def serve(
             )
             server = _server(parts, lambda: announce(first_request(settings, url)))
             if engine_factory is None:
-                _import_vllm()
+                local_engines.preload()
             listen(sock)
             _say_hello(settings, url)
             server.run(sockets=[sock])
@@ -72,14 +73,6 @@ def _server(parts: Parts, on_first_ready: Callable[[], None]) -> GatewayServer:
         raise ConfigError(
             f"server.tls_certfile: {settings.tls_certfile} and its key cannot be used ({why})"
         ) from None
-
-
-def _import_vllm() -> None:
-    """Importing it holds the interpreter for some 12 s, in which no connection could be answered."""
-    from weighbridge.pool.vllm_loading import compat
-
-    log.info("importing vLLM, which takes some seconds")
-    compat()
 
 
 def _say_hello(settings: Settings, url: str) -> None:

@@ -105,6 +105,18 @@ class Metrics:
         self.slots_total = self._add("slots_total", "Slots of the tier.", Family(Gauge, tier))
         self.waiting = self._add("waiting", "Requests waiting for a slot.", Family(Gauge, tier))
         self.tier_ready = self._add("tier_ready", "1 while the tier serves.", Family(Gauge, tier))
+        self.engine_running = self._add(
+            "engine_running", "Requests the engine is working on.", Family(Gauge, tier)
+        )
+        self.engine_waiting = self._add(
+            "engine_waiting", "Requests waiting inside the engine.", Family(Gauge, tier)
+        )
+        self.kv_cache_usage = self._add(
+            "kv_cache_usage", "Share of the engine's KV cache in use, 0 to 1.", Family(Gauge, tier)
+        )
+        self.preemptions_total = self._add(
+            "preemptions_total", "Requests the engine put back for want of KV cache.", Family(Counter, tier)
+        )
         self.egress_total = self._add(
             "egress_total",
             "Outward requests by how they ended.",

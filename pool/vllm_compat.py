@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from weighbridge.config.settings import TierSettings
+from weighbridge.observability.metrics import Metrics
 from weighbridge.pool import vllm_env
 from weighbridge.pool.engine import EngineUnavailable
+from weighbridge.pool.engine_stats import EngineStats
 from weighbridge.pool.metering import Track
 
 vllm_env.apply()  # vLLM reads its environment while it is imported
@@ -113,7 +115,7 @@ def build_engine(
     model: Path,
     kv_cache_bytes: int | None,
     eager: bool,
-    metrics: object | None,
+    metrics: Metrics,
 ) -> MeteredLLM:
     """Load a model. Blocks for half a minute or more, so it belongs in a thread.
 
@@ -239,16 +241,13 @@ def _known(function: Any, arguments: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in arguments.items() if name in names}
 
 
-def _stat_logger(road: str, metrics: object | None) -> type[PrometheusStatLogger]:
+def _stat_logger(road: str, metrics: Metrics) -> type[PrometheusStatLogger]:
     """A stat logger class for one engine.
 
     Being a `PrometheusStatLogger`, it keeps vLLM from adding its own, whose constructor deletes the metrics of every
-    other engine in the process. Its numbers are for gauges; they may be seconds old, so nothing is admitted by them.
+    other engine in the process.
     """
-    running = _child(metrics, "engine_running", road)
-    waiting = _child(metrics, "engine_waiting", road)
-    kv_usage = _child(metrics, "kv_cache_usage", road)
-    preemptions = _child(metrics, "preemptions_total", road)
+    stats = EngineStats(road, metrics)
 
     class StatLogger(PrometheusStatLogger):  # type: ignore[misc]  # vLLM is not typed
         def __init__(self, vllm_config: Any, engine_indexes: Any = None) -> None:
@@ -258,15 +257,7 @@ def _stat_logger(road: str, metrics: object | None) -> type[PrometheusStatLogger
         def record(
             self, scheduler_stats: Any, iteration_stats: Any, mm_cache_stats: Any = None, engine_idx: int = 0
         ) -> None:
-            if scheduler_stats is not None:
-                if running is not None:
-                    running.set(scheduler_stats.num_running_reqs)
-                if waiting is not None:
-                    waiting.set(scheduler_stats.num_waiting_reqs)
-                if kv_usage is not None:
-                    kv_usage.set(scheduler_stats.kv_cache_usage)
-            if iteration_stats is not None and preemptions is not None and iteration_stats.num_preempted_reqs:
-                preemptions.inc(iteration_stats.num_preempted_reqs)
+            stats.record(scheduler_stats, iteration_stats)
 
         def log(self) -> None: ...
 
@@ -277,8 +268,3 @@ def _stat_logger(road: str, metrics: object | None) -> type[PrometheusStatLogger
         def record_admission_rejection(self, reason: str) -> None: ...
 
     return StatLogger
-
-
-def _child(metrics: object | None, name: str, road: str) -> Any:
-    family = getattr(metrics, name, None)
-    return None if family is None else family.labels(road)

@@ -13,6 +13,7 @@ from weighbridge.config.deadline import Deadline
 from weighbridge.config.errors import ApiError
 from weighbridge.config.settings import TierSettings
 from weighbridge.config.usage import TokenMeter
+from weighbridge.observability.metrics import Metrics
 from weighbridge.pool import vllm_loading
 from weighbridge.pool.engine import EngineCall, EngineLoad, EngineStartFailed, EngineUnavailable
 from weighbridge.pool.engine_body import for_engine
@@ -56,21 +57,21 @@ class VllmEngine:
         settings: the tier's settings; `model_path` None takes the embedded model.
         road: the tier's name; answers carry it as `model`.
         clock: the gateway's clock.
-        metrics: gets the engine's gauges where it has attributes for them.
+        metrics: gets the engine's numbers; None keeps them out of sight.
 
     Raises:
         ConfigError: something is wrong that can be seen without loading anything.
     """
 
     def __init__(
-        self, settings: TierSettings, road: str, clock: Clock, *, metrics: object | None = None
+        self, settings: TierSettings, road: str, clock: Clock, *, metrics: Metrics | None = None
     ) -> None:
         vllm_loading.check(road, settings)
         self.road: Final = road
         self._settings = settings
         self._clock = clock
         self._loaded: vllm_loading.Loaded | None = None
-        self._loader = vllm_loading.Loader(road, settings, metrics)
+        self._loader = vllm_loading.Loader(road, settings, metrics or Metrics())
         self._loading: asyncio.Future[vllm_loading.Loaded] | None = None
         self._closed = False
         self._closing: asyncio.Task[None] | None = None
@@ -255,12 +256,3 @@ class VllmEngine:
 def _name(request_id: str) -> str:
     """vLLM's name for a request of ours; stands in the answer as `id`."""
     return f"chatcmpl-{request_id}"
-
-
-def preload() -> None:
-    """Import vLLM. Ten seconds in which no other thread runs, so do it before listening.
-
-    Raises:
-        ConfigError: vLLM is not installed or cannot be imported.
-    """
-    vllm_loading.compat()

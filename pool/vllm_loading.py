@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from weighbridge.config.errors import ConfigError
 from weighbridge.config.settings import TierSettings
+from weighbridge.observability.metrics import Metrics
 from weighbridge.pool import embedded_model, preflight, vllm_env
 from weighbridge.pool.engine import EngineStartFailed
 from weighbridge.pool.processes import ProcessId, kill, with_descendants
@@ -62,7 +63,7 @@ def compat() -> ModuleType:
 class Loader:
     """One load of one engine. `run` belongs in a thread; `interrupt` may be called from any other."""
 
-    def __init__(self, road: str, settings: TierSettings, metrics: object | None) -> None:
+    def __init__(self, road: str, settings: TierSettings, metrics: Metrics) -> None:
         self._road = road
         self._settings = settings
         self._metrics = metrics

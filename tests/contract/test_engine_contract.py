@@ -7,6 +7,7 @@ import copy
 import json
 import logging
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,6 +31,25 @@ vllm_only = pytest.mark.parametrize("kind", [pytest.param("vllm", marks=pytest.m
 ways = pytest.mark.parametrize("way", [complete, stream], ids=["complete", "stream"])
 
 
+class Seen:
+    """A gauge or counter that keeps everything it was told."""
+
+    def __init__(self) -> None:
+        self.values: list[float] = []
+
+    def labels(self, road: str) -> Seen:
+        assert road == "local-8b"
+        return self
+
+    def set(self, value: float) -> None:
+        self.values.append(value)
+
+    inc = set
+
+
+GAUGES = SimpleNamespace(engine_running=Seen(), engine_waiting=Seen(), kv_cache_usage=Seen())
+
+
 @pytest.fixture(scope="module")
 def vllm_lab() -> Iterator[Lab]:
     from weighbridge.pool.vllm_engine import VllmEngine
@@ -38,7 +58,7 @@ def vllm_lab() -> Iterator[Lab]:
         max_model_len=WINDOW, max_num_seqs=8, max_num_batched_tokens=WINDOW, kv_cache_memory_bytes=1 << 28
     )
     with asyncio.Runner() as runner:
-        engine = VllmEngine(settings, "local-8b", SystemClock())
+        engine = VllmEngine(settings, "local-8b", SystemClock(), metrics=GAUGES)
         lab = Lab(engine, runner, "local-8b")
 
         async def start(engine: Engine) -> None:
@@ -523,6 +543,14 @@ def test_the_engines_own_second_wall_is_an_overload(lab: Lab, monkeypatch: pytes
                 await way(engine, chat())
 
     lab.run(main)
+
+
+@vllm_only
+def test_the_engines_gauges_are_fed_where_somebody_has_them(lab: Lab) -> None:
+    lab.run(lambda engine: stream(engine, chat()))
+    assert max(GAUGES.engine_running.values) >= 1
+    assert 0 < max(GAUGES.kv_cache_usage.values) < 1
+    assert GAUGES.engine_waiting.values
 
 
 @vllm_only

@@ -63,7 +63,8 @@ def test_missing_model_folder(tmp_path: Path, command: str) -> None:
 @pytest.mark.parametrize("size", [8, 48, 100])
 def test_illegal_block_size(tmp_path: Path, size: int) -> None:
     config = written(tmp_path, "s.yaml", {"tiers": {"local-8b": {"block_size": size}}})
-    one_line(run("check", "--config", config), 2, "block_size", "32")
+    for command in ("check", "serve"):
+        one_line(run(command, "--config", config), 2, "s.yaml:3: tiers.local-8b.block_size: ", "32")
 
 
 def test_busy_port(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from weighbridge.config.settings import load_settings
+from weighbridge.config.settings import load_settings, with_place
 from weighbridge.gateway import cli
 
 
@@ -105,8 +105,44 @@ def test_check_finds_what_an_engine_would_refuse(
     monkeypatch.setattr("weighbridge.pool.preflight.on_cpu", lambda: True)
     assert cli.main(["check", "--config", str(config)]) == 2
     err = capsys.readouterr().err
-    assert err.startswith("tiers.local-8b.block_size: 16 is not legal on a CPU; legal: a multiple of 32")
+    assert err.startswith(
+        f"{config}:3: tiers.local-8b.block_size: 16 is not legal on a CPU; legal: a multiple of 32"
+    )
     assert len(err.splitlines()) == 1
+
+
+def test_what_an_engine_would_refuse_is_placed_where_it_was_given(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    config = tmp_path / "weighbridge.yaml"
+    config.write_text("tiers:\n  local-8b:\n    seed: 1\n")
+    monkeypatch.setattr("weighbridge.pool.preflight.on_cpu", lambda: True)
+    monkeypatch.setattr("weighbridge.pool.preflight.vllm_installed", lambda: True)
+    monkeypatch.setattr("weighbridge.gateway.serve.setup_logging", lambda: None)  # it is for a whole process
+    monkeypatch.setenv("WEIGHBRIDGE_TIERS__LOCAL_8B__BLOCK_SIZE", "48")
+    for command in (["check"], ["serve", "--port", "0", "--state-dir", str(tmp_path)]):
+        assert cli.main([*command, "--config", str(config)]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("environment: WEIGHBRIDGE_TIERS__LOCAL_8B__BLOCK_SIZE: 48 is not legal")
+    monkeypatch.delenv("WEIGHBRIDGE_TIERS__LOCAL_8B__BLOCK_SIZE")
+    monkeypatch.setattr("weighbridge.pool.preflight.CPU_BLOCK_STEP", 7)
+    monkeypatch.setenv("WEIGHBRIDGE_TIERS", '{"local-70b": null}')
+    assert cli.main(["check", "--config", str(config)]) == 2
+    assert capsys.readouterr().err.startswith(f"{config}:2: tiers.local-8b.block_size: 32 is not legal")
+
+
+def test_a_complaint_without_a_place_is_left_as_it_is(tmp_path: Path) -> None:
+    config = tmp_path / "weighbridge.yaml"
+    config.write_text("server:\n  port: 1\npolicies:\n  name: on-prem-only\n")
+    for complaint in (
+        "tiers.local-8b.seed: only the defaults give it",
+        "vLLM is not installed: no field",
+        "policies.yaml: no such file",
+        "server.port: two\nlines",
+    ):
+        assert with_place(complaint, config, env={}) == complaint
+    assert with_place("server.port: no", config, env={}) == f"{config}:2: server.port: no"
+    assert with_place("server.port: no", tmp_path / "gone.yaml", env={}) == "server.port: no"
 
 
 @pytest.mark.parametrize(

@@ -72,8 +72,10 @@ def test_every_closed_set_is_there_from_the_start() -> None:
         for outcome in get_args(Outcome):
             labels = frozenset({("road", road), ("outcome", outcome)})
             assert shown[("weighbridge_requests_total", labels)] == 0
+    names = ("queue_timeouts_total", "slots_in_use", "slots_total", "waiting", "tier_ready")
+    of_engines = ("engine_running", "engine_waiting", "kv_cache_usage", "preemptions_total")
     for tier in LOCAL_ROADS:
-        for name in ("queue_timeouts_total", "slots_in_use", "slots_total", "waiting", "tier_ready"):
+        for name in names + of_engines:
             assert shown[(f"weighbridge_{name}", frozenset({("tier", tier)}))] == 0
     for name in ("records_at_risk_total", "records_dropped_total", "slow_reader_aborts_total"):
         assert shown[(f"weighbridge_{name}", frozenset())] == 0

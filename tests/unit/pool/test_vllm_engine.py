@@ -151,9 +151,9 @@ def test_a_stream_that_ends_badly_raises_and_yields_no_error(
             await read(engine, events)
         assert "SECRET" not in str(caught.value)
         assert events == [CHUNK.encode()]
+        assert layer.closed and core.tracks == {}
 
     run_virtual(main())
-    assert layer.closed and core.tracks == {}
 
 
 def test_a_stream_that_is_empty_raises(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,7 +267,11 @@ def test_closing_aborts_what_runs_and_waits_for_it_but_not_for_ever(monkeypatch:
     async def main() -> None:
         core.tracks["chatcmpl-stuck"] = Track(new_call(chat()).meter)
         engine._idle.clear()
-        await asyncio.gather(engine.close(3.0), engine.close(9.0))
+        first = asyncio.create_task(engine.close(3.0))
+        await asyncio.sleep(0)
+        await engine.close(9.0)
+        assert core.shutdowns == [3.0], "whoever closes too waits for the end as well"
+        await first
         await engine.close(1.0)
 
     run_virtual(main())

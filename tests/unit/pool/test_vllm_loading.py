@@ -17,10 +17,13 @@ import pytest
 from weighbridge.config.clock import SystemClock
 from weighbridge.config.errors import ConfigError
 from weighbridge.config.settings import TierSettings
+from weighbridge.observability.metrics import Metrics
 from weighbridge.pool import embedded_model, preflight, vllm_loading
 from weighbridge.pool.engine import EngineStartFailed
 from weighbridge.pool.vllm_engine import VllmEngine
 from weighbridge.pool.vllm_loading import Loader
+
+METRICS = Metrics()
 
 
 class FakeVllm:
@@ -90,7 +93,7 @@ def model(tmp_path: Path) -> Path:
 
 
 def load(settings: TierSettings) -> Any:
-    return Loader("local-8b", settings, None).run()
+    return Loader("local-8b", settings, METRICS).run()
 
 
 def test_a_load_that_goes_well(vllm: FakeVllm, model: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -98,7 +101,7 @@ def test_a_load_that_goes_well(vllm: FakeVllm, model: Path, caplog: pytest.LogCa
     settings = TierSettings(model_path=model, enforce_eager=True, omp_cpus="0-1")
     loaded = load(settings)
     assert (loaded.engine, loaded.chat, loaded.processes) == (vllm.engine, "chat", ())
-    assert vllm.built == [("local-8b", settings, model, None, True, None)]
+    assert vllm.built == [("local-8b", settings, model, None, True, METRICS)]
     assert vllm.environments[0]["VLLM_CPU_OMP_THREADS_BIND"] == "0-1"
     assert [record.message for record in caplog.records] == ["loading local-8b: building"]
 
@@ -166,7 +169,7 @@ def test_without_a_compiler_a_cpu_runs_the_model_as_it_is(
 def test_interrupted_while_it_builds_it_leaves_no_engine(
     vllm: FakeVllm, model: Path, build_ends: str
 ) -> None:
-    loader = Loader("local-8b", TierSettings(model_path=model), None)
+    loader = Loader("local-8b", TierSettings(model_path=model), METRICS)
     outcome: list[BaseException] = []
 
     def run() -> None:
@@ -190,7 +193,7 @@ def test_interrupted_while_it_builds_it_leaves_no_engine(
 
 
 def test_interrupted_before_it_builds_it_builds_nothing(vllm: FakeVllm, model: Path) -> None:
-    loader = Loader("local-8b", TierSettings(model_path=model), None)
+    loader = Loader("local-8b", TierSettings(model_path=model), METRICS)
     loader.interrupt()
     with pytest.raises(EngineStartFailed):
         loader.run()

@@ -107,6 +107,22 @@ def test_a_start_that_takes_too_long_fails() -> None:
     run_virtual(main())
 
 
+def test_an_engine_that_dies_while_it_warms_up_has_not_started() -> None:
+    async def main() -> None:
+        engine = FakeEngine()
+
+        async def die() -> None:
+            engine.kill()
+
+        engine.warm = die  # type: ignore[method-assign]
+        worker, seen = make(engine)
+        with pytest.raises(EngineStartFailed, match="died while it warmed up"):
+            await worker.start()
+        assert seen[-1] is WorkerState.FAILED and WorkerState.READY not in seen
+
+    run_virtual(main())
+
+
 def test_a_cancelled_start_closes_the_engine_before_it_ends() -> None:
     async def main() -> None:
         engine = FakeEngine(script=Script(start_s=1000))

@@ -1,0 +1,36 @@
+"""How the gateway gets the local engines without knowing which they are. Heavy parts are imported when called."""
+
+from __future__ import annotations
+
+import logging
+
+from weighbridge.config.clock import Clock
+from weighbridge.config.roads import Road
+from weighbridge.config.settings import TierSettings
+from weighbridge.observability.metrics import Metrics
+from weighbridge.pool.engine import Engine
+
+log = logging.getLogger("weighbridge.pool")
+
+
+def make_engine(road: Road, settings: TierSettings, clock: Clock, metrics: Metrics) -> Engine:
+    """Make a tier's engine; loads nothing yet.
+
+    Raises:
+        ConfigError: something is wrong that can be seen without loading anything.
+    """
+    from weighbridge.pool.vllm_engine import VllmEngine
+
+    return VllmEngine(settings, road, clock, metrics=metrics)
+
+
+def preload() -> None:
+    """Import what the engines need. It holds the interpreter for some 12 s, so do it before listening.
+
+    Raises:
+        ConfigError: vLLM is not installed or cannot be imported.
+    """
+    from weighbridge.pool.vllm_loading import compat
+
+    log.info("importing vLLM, which takes some seconds")
+    compat()

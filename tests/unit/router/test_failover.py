@@ -1,0 +1,264 @@
+"""What each failure of an attempt means: its word, the roads it opens, and the answer when none is left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from weighbridge.commercial.errors import REFUSALS, FailureKind, SealBroken, UpstreamFailed, UpstreamRefused
+from weighbridge.config.errors import ApiError, ContextLengthExceeded, InvalidRequest
+from weighbridge.config.roads import COMMERCIAL, LOCAL_8B, LOCAL_70B, Road
+from weighbridge.masking.errors import PASSING, REASONS, MaskingRefused, Reason
+from weighbridge.observability.ledger import LedgerUnavailable
+from weighbridge.pool.engine import EngineOverloaded, EngineUnavailable
+from weighbridge.pool.queue_lock import QueueFull, QueueLockTimeout
+from weighbridge.pool.worker import TierNotReady
+from weighbridge.router.decision import Decision
+from weighbridge.router.failover import EmptyAnswer, Opens, egress_reason, next_road, setback_of
+
+
+def decision(road: Road = LOCAL_8B, *alternates: Road, queue_lock_timeout_ms: int = 2000) -> Decision:
+    return Decision(
+        road=road,
+        alternates=alternates,
+        explicit=False,
+        score=0.2,
+        clamped_score=0.2,
+        task="chat",
+        language="en",
+        reasons=("score 0.20",),
+        may_leave=True,
+        egress_reason="score",
+        queue_lock_timeout_ms=queue_lock_timeout_ms,
+        policy_version="default@0123456789ab",
+        calibration_version="c1",
+    )
+
+
+@dataclass(frozen=True)
+class Row:
+    exc: Exception
+    cause: str
+    opens: Opens
+    status: int
+    code: str
+    type: str
+    retry_after_s: float | None
+    egress: str
+
+
+RATE, SERVER, INVALID, FORBIDDEN = (
+    "rate_limit_error",
+    "server_error",
+    "invalid_request_error",
+    "permission_error",
+)
+
+TABLE = [
+    Row(
+        QueueLockTimeout(2000.0),
+        "queue_timeout",
+        Opens.OUTWARD,
+        429,
+        "queue_lock_timeout",
+        RATE,
+        2,
+        "queue_lock_timeout",
+    ),
+    Row(QueueFull(), "queue_full", Opens.OUTWARD, 429, "queue_full", RATE, 2, "queue_lock_timeout"),
+    Row(
+        EngineOverloaded(),
+        "engine_overloaded",
+        Opens.OUTWARD,
+        429,
+        "queue_lock_timeout",
+        RATE,
+        2,
+        "queue_lock_timeout",
+    ),
+    Row(TierNotReady("local-8b"), "not_ready", Opens.ANY, 503, "no_capacity", SERVER, 5, "worker_lost"),
+    Row(
+        EngineUnavailable(),
+        "engine_unavailable",
+        Opens.ANY,
+        503,
+        "engine_unavailable",
+        SERVER,
+        5,
+        "worker_lost",
+    ),
+    Row(
+        ContextLengthExceeded(900, 512),
+        "window",
+        Opens.ANY,
+        400,
+        "context_length_exceeded",
+        INVALID,
+        None,
+        "window",
+    ),
+    Row(EmptyAnswer(), "empty_answer", Opens.ANY, 502, "empty_answer", SERVER, None, "worker_lost"),
+    Row(
+        MaskingRefused("not_text"),
+        "masking_refused",
+        Opens.LOCAL,
+        429,
+        "overflow_not_permitted",
+        RATE,
+        2,
+        "worker_lost",
+    ),
+    Row(
+        LedgerUnavailable("down"),
+        "ledger_unavailable",
+        Opens.LOCAL,
+        503,
+        "ledger_unavailable",
+        SERVER,
+        5,
+        "worker_lost",
+    ),
+]
+
+
+def named(row: Row) -> str:
+    return row.cause
+
+
+@pytest.mark.parametrize("row", TABLE, ids=named)
+def test_the_table(row: Row) -> None:
+    setback = setback_of(row.exc, decision(LOCAL_8B, LOCAL_70B, COMMERCIAL))
+    assert (setback.cause, setback.opens) == (row.cause, row.opens)
+    error = setback.error
+    assert (error.status, error.code, error.type) == (row.status, row.code, row.type)
+    assert error.retry_after_s == row.retry_after_s
+    assert egress_reason(setback) == row.egress
+
+
+FAILURES: list[tuple[FailureKind, int]] = [
+    ("connect", 502),
+    ("status", 502),
+    ("reset", 502),
+    ("stall", 504),
+    ("cut", 502),
+    ("malformed", 502),
+    ("timeout", 504),
+]
+
+
+@pytest.mark.parametrize(("kind", "status"), FAILURES)
+def test_a_failed_upstream_opens_the_local_roads(kind: FailureKind, status: int) -> None:
+    setback = setback_of(UpstreamFailed(kind, status=500, retry_after_s=3), decision(COMMERCIAL, LOCAL_70B))
+    assert (setback.cause, setback.opens) == (f"upstream_{kind}", Opens.LOCAL)
+    error = setback.error
+    assert (error.status, error.code, error.type) == (status, f"upstream_{kind}", SERVER)
+    assert error.retry_after_s == 3
+
+
+@pytest.mark.parametrize(("asked", "told"), [(7.0, 7.0), (None, 1)])
+def test_a_rate_limit_upstream_is_passed_on(asked: float | None, told: float) -> None:
+    error = setback_of(
+        UpstreamFailed("status", status=429, retry_after_s=asked), decision(COMMERCIAL, LOCAL_70B)
+    ).error
+    assert (error.status, error.code, error.retry_after_s) == (429, "upstream_rate_limited", told)
+
+
+@pytest.mark.parametrize("status", sorted(REFUSALS))
+def test_the_providers_refusal_opens_nothing(status: int) -> None:
+    refusal = UpstreamRefused(status, "some_code")
+    way = decision(COMMERCIAL, LOCAL_70B, LOCAL_8B)
+    setback = setback_of(refusal, way)
+    assert (setback.cause, setback.opens, setback.error) == ("refused", Opens.NOTHING, refusal)
+    assert next_road(way, [COMMERCIAL], setback) is None
+
+
+@pytest.mark.parametrize(
+    "error", [InvalidRequest("n is wrong", param="n"), ApiError(403, "No.", type=FORBIDDEN)]
+)
+def test_an_answer_of_ours_is_final_as_it_stands(error: ApiError) -> None:
+    way = decision(LOCAL_8B, LOCAL_70B, COMMERCIAL)
+    setback = setback_of(error, way)
+    assert setback.error is error and setback.opens is Opens.NOTHING
+    assert next_road(way, [LOCAL_8B], setback) is None
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_masking_refused_on_the_chosen_road_says_whether_it_passes(reason: Reason) -> None:
+    setback = setback_of(MaskingRefused(reason), decision(COMMERCIAL, LOCAL_70B))
+    error = setback.error
+    assert setback.opens is Opens.LOCAL and reason in error.message
+    if reason in PASSING:
+        assert (error.status, error.code, error.type) == (503, "masking_unavailable", SERVER)
+        assert error.retry_after_s == 2
+    else:
+        assert (error.status, error.code, error.type) == (403, "egress_refused", FORBIDDEN)
+        assert error.retry_after_s is None
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_masking_refused_in_an_overflow_may_come_again(reason: Reason) -> None:
+    error = setback_of(MaskingRefused(reason), decision(LOCAL_8B, COMMERCIAL)).error
+    assert (error.status, error.code, error.retry_after_s) == (429, "overflow_not_permitted", 2)
+
+
+@pytest.mark.parametrize(("timeout_ms", "retry"), [(1, 1), (999, 1), (1000, 1), (1001, 2), (30_000, 30)])
+def test_retry_after_follows_the_queue_lock(timeout_ms: int, retry: int) -> None:
+    way = decision(queue_lock_timeout_ms=timeout_ms)
+    assert setback_of(QueueLockTimeout(timeout_ms), way).error.retry_after_s == retry
+    assert setback_of(TierNotReady("local-8b"), way).error.retry_after_s == max(5, retry)
+    assert setback_of(LedgerUnavailable("down"), way).error.retry_after_s == max(5, retry)
+
+
+@pytest.mark.parametrize(
+    "exc", [RuntimeError("x"), SealBroken(), ValueError("x"), TimeoutError(), KeyError("x"), MemoryError()]
+)
+def test_what_nobody_planned_is_raised_again(exc: Exception) -> None:
+    with pytest.raises(type(exc)) as raised:
+        setback_of(exc, decision(LOCAL_8B, LOCAL_70B, COMMERCIAL))
+    assert raised.value is exc
+
+
+CONTENDED = [QueueLockTimeout(1.0), QueueFull(), EngineOverloaded()]
+GONE = [TierNotReady("local-8b"), EngineUnavailable(), ContextLengthExceeded(900, 512), EmptyAnswer()]
+OUTWARD = [MaskingRefused("not_text"), LedgerUnavailable("down"), *(UpstreamFailed(k) for k, _ in FAILURES)]
+
+
+def kind_of(exc: Exception) -> str:
+    return f"{type(exc).__name__} {exc.kind}" if isinstance(exc, UpstreamFailed) else type(exc).__name__
+
+
+@pytest.mark.parametrize("exc", CONTENDED, ids=kind_of)
+def test_a_queue_deadline_is_spent_once(exc: Exception) -> None:
+    """Contention opens the outward road alone, wherever it stands, and never a second local queue."""
+    for way, onward in [
+        (decision(LOCAL_8B, LOCAL_70B, COMMERCIAL), COMMERCIAL),
+        (decision(LOCAL_70B, COMMERCIAL, LOCAL_8B), COMMERCIAL),
+        (decision(LOCAL_8B, LOCAL_70B), None),
+        (decision(LOCAL_8B), None),
+    ]:
+        assert next_road(way, [way.road], setback_of(exc, way)) == onward
+
+
+@pytest.mark.parametrize("exc", GONE, ids=kind_of)
+def test_a_backend_that_is_gone_opens_every_road_in_order(exc: Exception) -> None:
+    for way in (decision(LOCAL_8B, LOCAL_70B, COMMERCIAL), decision(LOCAL_70B, COMMERCIAL, LOCAL_8B)):
+        setback = setback_of(exc, way)
+        tried = [way.road]
+        for expected in way.alternates:
+            onward = next_road(way, tried, setback)
+            assert onward == expected
+            tried.append(expected)
+        assert next_road(way, tried, setback) is None
+
+
+@pytest.mark.parametrize("exc", OUTWARD, ids=kind_of)
+def test_a_closed_way_out_opens_the_local_roads_alone(exc: Exception) -> None:
+    way = decision(COMMERCIAL, LOCAL_70B, LOCAL_8B)
+    setback = setback_of(exc, way)
+    assert next_road(way, [COMMERCIAL], setback) == LOCAL_70B
+    assert next_road(way, [COMMERCIAL, LOCAL_70B], setback) == LOCAL_8B
+    assert next_road(way, [COMMERCIAL, LOCAL_70B, LOCAL_8B], setback) is None
+    # Not even where it stands as an alternate that nobody has tried.
+    onward = decision(LOCAL_8B, COMMERCIAL)
+    assert next_road(onward, [LOCAL_8B], setback_of(exc, onward)) is None

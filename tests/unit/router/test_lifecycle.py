@@ -1,0 +1,48 @@
+"""The phases of a request: every step that is not on the map raises."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+
+from weighbridge.router.lifecycle import Lifecycle, Phase
+
+STEPS = {
+    "received": ["scored", "done"],
+    "scored": ["queued", "done"],
+    "queued": ["queued", "granted", "done"],
+    "granted": ["queued", "committed", "done"],
+    "committed": ["done"],
+    "done": [],
+}
+
+
+def at(phase: Phase) -> Lifecycle:
+    nothing: Any = None
+    life = Lifecycle(
+        nothing,
+        nothing,
+        roads=nothing,
+        ledger=nothing,
+        clock=nothing,
+        deadline=nothing,
+        on_done=nothing,
+        on_setback=nothing,
+        cut_by_us=nothing,
+    )
+    life.phase = phase
+    return life
+
+
+@pytest.mark.parametrize(("here", "there"), list(product(Phase, Phase)), ids=lambda phase: phase.value)
+def test_a_step_off_the_map_raises(here: Phase, there: Phase) -> None:
+    life = at(here)
+    if there.value in STEPS[here.value]:
+        life._enter(there)
+        assert life.phase is there
+    else:
+        with pytest.raises(RuntimeError, match=f"{here.value} -> {there.value}"):
+            life._enter(there)
+        assert life.phase is here
