@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -86,6 +86,18 @@ def next_road(decision: Decision, tried: Collection[Road], setback: Setback) -> 
             continue
         return road
     return None
+
+
+def final_error(setbacks: Sequence[Setback]) -> ApiError:
+    """What the caller is told when no road is left.
+
+    A request that was on its way out for want of a window or of a tier, and could not be masked, hears of the first
+    cause: coming again would not help it, as it does after a full queue.
+    """
+    last = setbacks[-1]
+    if last.cause == "masking_refused" and len(setbacks) > 1 and setbacks[-2].opens is Opens.ANY:
+        return setbacks[-2].error
+    return last.error
 
 
 def egress_reason(setback: Setback) -> str:

@@ -26,7 +26,14 @@ from weighbridge.pool.queue_lock import SlotLease
 from weighbridge.router import answer
 from weighbridge.router.admitted import Admitted, ClientGone, Header, Sink
 from weighbridge.router.decision import Decision
-from weighbridge.router.failover import EmptyAnswer, Setback, egress_reason, next_road, setback_of
+from weighbridge.router.failover import (
+    EmptyAnswer,
+    Setback,
+    egress_reason,
+    final_error,
+    next_road,
+    setback_of,
+)
 from weighbridge.router.roads import Passage, Roads, Weighed, closing
 
 log = logging.getLogger("weighbridge.router")
@@ -147,6 +154,7 @@ class Lifecycle:
         self._intent = self._ledger.intent(self._intent_row(weighed))
         decision = weighed.decide()
         tried: list[Road] = []
+        setbacks: list[Setback] = []
         road, reason = decision.road, decision.egress_reason
         while True:
             tried.append(road)
@@ -162,8 +170,9 @@ class Lifecycle:
                 road,
                 f"moving to {onward}" if onward else "no road left",
             )
+            setbacks.append(setback)
             if onward is None:
-                raise setback.error
+                raise final_error(setbacks)
             road, reason = onward, egress_reason(setback)
 
     async def _attempt(self, road: Road, decision: Decision, reason: str) -> Setback | None:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support import recorder as rec
+from tests.support.direct import Paper, admitted
 from tests.support.fake_engine import FakeEngine, Script
 from tests.support.recorder import Recorder, threaded
 from tests.support.running import Running, policy_file, running_gateway
 from weighbridge.config.deadline import Deadline
-from weighbridge.router.admitted import Admitted, Header
 
 CAP = 400
 """More suspension points than any scenario has; reaching it means the walk never ends."""
@@ -46,48 +46,6 @@ class Tracer:
                 yield waiting
             except BaseException as exc:
                 thrown = exc
-
-
-class Paper:
-    """A sink that keeps what is written; every write suspends once, as a real one may."""
-
-    def __init__(self) -> None:
-        self.status = 0
-        self.body = b""
-        self.ended = False
-
-    async def start(self, status: int, headers: Sequence[Header]) -> None:
-        await asyncio.sleep(0)
-        self.status = status
-
-    async def write(self, data: bytes) -> None:
-        await asyncio.sleep(0)
-        self.body += data
-
-    async def end(self) -> None:
-        await asyncio.sleep(0)
-        self.ended = True
-
-
-def admitted(gateway: Running, model: str, stream: bool, text: str) -> Admitted:
-    clock = gateway.parts.clock
-    body = {
-        "model": model,
-        "stream": stream,
-        "messages": [{"role": "user", "content": text}],
-        "max_tokens": 3,
-    }
-    return Admitted(
-        request_id=gateway.parts.ids.new(),
-        body=body,
-        body_bytes=200,
-        model=model,
-        stream=stream,
-        tenant="default",
-        key_id="test",
-        admitted_at=clock.monotonic(),
-        admitted_ns=clock.wall_ns(),
-    )
 
 
 async def settled(gateway: Running, before: set[asyncio.Task[Any]], slots: int) -> None:

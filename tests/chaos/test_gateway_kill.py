@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,11 @@ def check_ledger(spool: Path, promised: Promised) -> list[dict[str, object]]:
         row = by_id[request_id]
         assert row["outcome"] == "ok"
         assert (row["prompt_tokens"], row["completion_tokens"]) == (prompt, completion)
-        assert any(attempt["request_id"] == request_id for attempt in tried)
+    made = Counter(str(attempt["request_id"]) for attempt in tried)
+    for request_id, row in by_id.items():
+        # A lost request's row cannot know how many attempts it had; every other one's comes after them.
+        if row["outcome"] != "lost":
+            assert made[request_id] == row["attempts"], request_id
     return rows
 
 

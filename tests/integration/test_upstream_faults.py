@@ -20,6 +20,13 @@ LIMITS = {
 }
 BEFORE = {"500": rec.STATUS_500, "reset": rec.RESET, "stall": rec.STALL, "cut": Mode("cut", after=0)}
 BEFORE |= {"malformed": Mode("malformed", after=0), "stall after the head": rec.STALL_BODY}
+BEFORE |= {"not json": rec.NOT_JSON}
+"""All of them before the first content of a stream; of a document, `cut`, `malformed` and `not json` are a body that
+ends halfway: one without the bytes its length promised, two with."""
+KINDS = {"500": "status", "not json": "malformed", "stall after the head": "stall"}
+"""The word for a fault, where it is not its own name."""
+CODE = [{"role": "user", "content": "Write a Python function that parses a CSV file and fix this bug."}]
+"""A prompt that goes to the commercial road first, with both tiers behind it."""
 AFTER = {"cut": rec.CUT, "malformed": rec.MALFORMED, "error event": rec.ERROR_EVENT}
 
 
@@ -38,18 +45,13 @@ async def healthy(gateway: Running, mode_reset: rec.Recorder) -> None:
 async def test_before_the_first_content_the_next_road_serves(
     tmp_path: Path, fault: str, stream: bool
 ) -> None:
-    if fault in ("cut", "malformed") and not stream:
-        fault = "500"
     async with (
         recording(BEFORE[fault]) as recorder,
         running_gateway(
             tmp_path, upstream=recorder.base_url, policy=policy_file(tmp_path), commercial=LIMITS
         ) as gateway,
     ):
-        code = [
-            {"role": "user", "content": "Write a Python function that parses a CSV file and fix this bug."}
-        ]
-        answer = await gateway.chat(messages=code, stream=stream)
+        answer = await gateway.chat(messages=CODE, stream=stream)
         assert answer.status_code == 200, answer.text
         assert answer.headers["x-weighbridge-road"] == "local-70b"
         assert answer.headers["x-weighbridge-attempts"] == "2"
@@ -58,7 +60,10 @@ async def test_before_the_first_content_the_next_road_serves(
         (row,) = gateway.rows()
         assert (row["outcome"], row["road"], row["attempts"]) == ("ok", "local-70b", 2)
         tried = gateway.attempts(row["request_id"])
-        assert tried[0]["road"] == "commercial" and tried[0]["outcome"].startswith("upstream_")
+        assert [(a["road"], a["outcome"]) for a in tried] == [
+            ("commercial", f"upstream_{KINDS.get(fault, fault)}"),
+            ("local-70b", "ok"),
+        ]
         assert len(recorder.requests) == 1, "one attempt, no hammering"
         await healthy(gateway, recorder)
         assert len(gateway.rows()) == 2
@@ -69,8 +74,6 @@ async def test_before_the_first_content_the_next_road_serves(
 async def test_without_another_road_there_is_one_clean_error(
     tmp_path: Path, fault: str, stream: bool
 ) -> None:
-    if fault in ("cut", "malformed") and not stream:
-        fault = "reset"
     async with (
         recording(BEFORE[fault]) as recorder,
         running_gateway(
@@ -78,9 +81,11 @@ async def test_without_another_road_there_is_one_clean_error(
         ) as gateway,
     ):
         answer = await gateway.chat(model="commercial", stream=stream)
-        assert answer.status_code in (502, 504)
+        kind = KINDS.get(fault, fault)
+        assert answer.status_code == (504 if kind == "stall" else 502)
         error = answer.json()["error"]
-        assert error["type"] == "server_error" and "provider text" not in answer.text
+        assert (error["type"], error["code"]) == ("server_error", f"upstream_{kind}")
+        assert "provider text" not in answer.text
         (row,) = gateway.rows()
         assert (row["outcome"], row["status"], row["attempts"]) == ("error", answer.status_code, 1)
         await healthy(gateway, recorder)
@@ -108,20 +113,33 @@ async def test_after_the_first_content_an_error_event_and_no_done(tmp_path: Path
         await healthy(gateway, recorder)
 
 
-@pytest.mark.parametrize("code", [400, 401, 403, 404, 422])
-async def test_the_providers_refusal_is_final_and_named(tmp_path: Path, code: int) -> None:
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("code", "status"), [(400, 400), (413, 413), (422, 422), (401, 502), (403, 502), (404, 502)]
+)
+async def test_the_providers_refusal_is_final_and_named(
+    tmp_path: Path, code: int, status: int, stream: bool
+) -> None:
     async with (
         recording(rec.status(code)) as recorder,
         running_gateway(
             tmp_path, upstream=recorder.base_url, policy=policy_file(tmp_path), commercial=LIMITS
         ) as gateway,
     ):
-        answer = await gateway.chat(model="commercial")
-        assert answer.status_code in (code, 502)
-        assert "provider text" not in answer.text
+        # Both tiers are free and would serve, were the provider's word not final.
+        answer = await gateway.chat(messages=CODE, stream=stream)
+        assert answer.status_code == status
+        assert answer.headers["x-weighbridge-road"] == "commercial"
+        error = answer.json()["error"]
+        # What lies in the request keeps the provider's word; what lies between us and the provider does not.
+        assert error["code"] == ("provider_code" if status == code else "upstream_refused")
+        assert str(code) in error["message"] and "provider text" not in answer.text
         assert len(recorder.requests) == 1
+        assert not any(engine.calls for engine in gateway.engines.values())
         (row,) = gateway.rows()
-        assert row["attempts"] == 1
+        assert (row["attempts"], row["status"]) == (1, status)
+        assert row["outcome"] == ("refused" if status < 500 else "error")
+        assert [a["outcome"] for a in gateway.attempts(row["request_id"])] == ["refused"]
 
 
 async def test_a_dead_tier_is_left_for_the_next_road(tmp_path: Path) -> None:

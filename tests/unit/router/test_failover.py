@@ -15,7 +15,15 @@ from weighbridge.pool.engine import EngineOverloaded, EngineUnavailable
 from weighbridge.pool.queue_lock import QueueFull, QueueLockTimeout
 from weighbridge.pool.worker import TierNotReady
 from weighbridge.router.decision import Decision
-from weighbridge.router.failover import EmptyAnswer, Opens, egress_reason, next_road, setback_of
+from weighbridge.router.failover import (
+    EmptyAnswer,
+    Opens,
+    Setback,
+    egress_reason,
+    final_error,
+    next_road,
+    setback_of,
+)
 
 
 def decision(road: Road = LOCAL_8B, *alternates: Road, queue_lock_timeout_ms: int = 2000) -> Decision:
@@ -262,3 +270,14 @@ def test_a_closed_way_out_opens_the_local_roads_alone(exc: Exception) -> None:
     # Not even where it stands as an alternate that nobody has tried.
     onward = decision(LOCAL_8B, COMMERCIAL)
     assert next_road(onward, [LOCAL_8B], setback_of(exc, onward)) is None
+
+
+@pytest.mark.parametrize(("first", "told"), [(Opens.ANY, "first"), (Opens.OUTWARD, "last")])
+def test_a_refused_mask_tells_the_cause_that_will_not_pass(first: Opens, told: str) -> None:
+    errors = {name: ApiError(400, name, type="invalid_request_error") for name in ("first", "last")}
+    setbacks = [
+        Setback("window", first, errors["first"]),
+        Setback("masking_refused", Opens.LOCAL, errors["last"]),
+    ]
+    assert final_error(setbacks) is errors[told]
+    assert final_error(setbacks[1:]) is errors["last"]
