@@ -36,6 +36,9 @@ _CPU: Final = {
 _UNSET: Final = ("VLLM_CPU_KVCACHE_SPACE",)
 """Whole GiB for all engines of a process, and it would go before every tier's `kv_cache_memory_bytes`."""
 
+_NO_NEWS: Final = "ignore::FutureWarning,ignore::DeprecationWarning,ignore:resource_tracker:UserWarning"
+"""For the children: what libraries say about each other, and shared memory that Python frees itself in the end."""
+
 _OMP_BIND: Final = "VLLM_CPU_OMP_THREADS_BIND"
 _NO_COMPILE: Final = "TORCHDYNAMO_DISABLE"
 _PLUGINS: Final = "VLLM_PLUGINS"
@@ -57,8 +60,7 @@ def apply() -> None:
         os.environ.update(_CPU)
         # In /tmp, where torch keeps it, what was compiled is gone with the next boot.
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "compiled"))
-    # For the children; their libraries' warnings about each other are no news to an operator.
-    os.environ.setdefault("PYTHONWARNINGS", "ignore::FutureWarning,ignore::DeprecationWarning")
+    os.environ.setdefault("PYTHONWARNINGS", _NO_NEWS)
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     quiet()
 

@@ -26,6 +26,7 @@ _ERRORS_ALONE: Final = (
     "vllm.config",
     "vllm.distributed.device_communicators.shm_broadcast",
     "vllm.platforms",
+    "vllm.utils.system_utils",
     "vllm.v1.executor.multiproc_executor",
     "vllm.v1.utils",
     "vllm.v1.worker.cpu_worker",

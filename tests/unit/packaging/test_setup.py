@@ -136,7 +136,7 @@ def test_a_folder_that_is_no_environment_is_left_alone(system: System) -> None:
 def planned(target: str, venv: Path) -> list[str]:
     """What make would run."""
     done = subprocess.run(
-        ["make", "-n", target, f"VENV={venv}"],
+        ["make", "--no-print-directory", "-n", target, f"VENV={venv}"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -169,7 +169,7 @@ def test_serve_becomes_the_gateway(tmp_path: Path) -> None:
 
 def test_help_lists_every_target() -> None:
     listed = subprocess.run(
-        ["make", "help"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+        ["make", "--no-print-directory", "help"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
     ).stdout
     phony = re.search(r"^\.PHONY: (.+)$", MAKEFILE, re.MULTILINE)
     assert phony is not None
