@@ -8,7 +8,7 @@ import json
 import logging
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -17,6 +17,7 @@ from tests.support.fake_engine import FakeEngine, Script
 from weighbridge.config.clock import SystemClock
 from weighbridge.config.errors import ApiError, ContextLengthExceeded, InvalidRequest
 from weighbridge.config.settings import TierSettings
+from weighbridge.observability.metrics import Metrics
 from weighbridge.pool.engine import Engine, EngineOverloaded, EngineUnavailable
 from weighbridge.pool.processes import alive
 
@@ -47,7 +48,9 @@ class Seen:
     inc = set
 
 
-GAUGES = SimpleNamespace(engine_running=Seen(), engine_waiting=Seen(), kv_cache_usage=Seen())
+GAUGES = SimpleNamespace(
+    engine_running=Seen(), engine_waiting=Seen(), kv_cache_usage=Seen(), preemptions_total=Seen()
+)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +61,7 @@ def vllm_lab() -> Iterator[Lab]:
         max_model_len=WINDOW, max_num_seqs=8, max_num_batched_tokens=WINDOW, kv_cache_memory_bytes=1 << 28
     )
     with asyncio.Runner() as runner:
-        engine = VllmEngine(settings, "local-8b", SystemClock(), metrics=GAUGES)
+        engine = VllmEngine(settings, "local-8b", SystemClock(), metrics=cast("Metrics", GAUGES))
         lab = Lab(engine, runner, "local-8b")
 
         async def start(engine: Engine) -> None:
@@ -551,6 +554,7 @@ def test_the_engines_gauges_are_fed_where_somebody_has_them(lab: Lab) -> None:
     assert max(GAUGES.engine_running.values) >= 1
     assert 0 < max(GAUGES.kv_cache_usage.values) < 1
     assert GAUGES.engine_waiting.values
+    assert sum(GAUGES.preemptions_total.values) == 0
 
 
 @vllm_only
