@@ -17,7 +17,7 @@ from weighbridge.config.clock import SystemClock
 from weighbridge.observability import ledger_read
 from weighbridge.observability.ledger import Ledger
 
-ROUNDS = 15
+rounds_of_kills = pytest.mark.parametrize("rounds", [15, pytest.param(100, marks=pytest.mark.soak)])
 
 
 def check_ledger(spool: Path, promised: Promised) -> list[dict[str, object]]:
@@ -42,7 +42,8 @@ def check_ledger(spool: Path, promised: Promised) -> list[dict[str, object]]:
     return rows
 
 
-async def test_fifteen_kills_lose_nothing(tmp_path: Path) -> None:
+@rounds_of_kills
+async def test_kills_lose_nothing(tmp_path: Path, rounds: int) -> None:
     rng = random.Random(20261129)
     promised = Promised()
     async with recording() as recorder:
@@ -57,7 +58,7 @@ async def test_fifteen_kills_lose_nothing(tmp_path: Path) -> None:
                 }
             )
         )
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             gateway = GatewayProcess(
                 ["-m", "tests.support.fake_gateway", str(config)], log=tmp_path / "gateway.log"
             )
@@ -72,7 +73,7 @@ async def test_fifteen_kills_lose_nothing(tmp_path: Path) -> None:
                 gateway.kill9()
             assert not all_gone(offspring, 5), "a process outlived its gateway"
     rows = check_ledger(tmp_path / "state" / "ledger.sqlite3", promised)
-    assert len(promised.whole) > ROUNDS
+    assert len(promised.whole) > rounds
     lost = [row for row in rows if row["outcome"] == "lost"]
     assert lost, "kills under load must have caught some requests in flight"
 
