@@ -40,8 +40,7 @@ test: $(ENGINE) lint ## Run everything except the soak tests, real vLLM included
 	$(BIN)/pytest -m "not soak" --durations=25 $(PYTEST_ARGS)
 
 test-fast: $(CORE) ## Run the tests that need no vLLM
-	$(BIN)/pytest tests/unit tests/contract -m "not engine and not soak" --ignore=tests/unit/packaging/test_wheel.py \
-		--durations=10 $(PYTEST_ARGS)
+	$(BIN)/pytest tests/unit tests/contract -m "not engine and not slow and not soak" --durations=10 $(PYTEST_ARGS)
 
 soak: $(ENGINE) ## Run the long chaos tests
 	$(BIN)/pytest -m soak --durations=25 $(PYTEST_ARGS)

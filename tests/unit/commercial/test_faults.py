@@ -28,6 +28,8 @@ from tests.support.recorder import (
 from tests.unit.commercial.harness import Side, masked, side, text_of
 from weighbridge.commercial.errors import UpstreamFailed, UpstreamRefused
 
+pytestmark = pytest.mark.slow
+
 PATIENT = {"connect_timeout_s": 5, "first_byte_timeout_s": 10, "idle_timeout_s": 10, "total_timeout_s": 20}
 QUICK = {**PATIENT, "first_byte_timeout_s": 0.3, "idle_timeout_s": 0.3}
 

@@ -14,6 +14,8 @@ from tests.unit.gateway.served import Running, response_of, running
 from weighbridge.gateway import protocol
 from weighbridge.router.admitted import Admitted, Sink
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def event_loop_policy() -> asyncio.AbstractEventLoopPolicy:

@@ -30,6 +30,8 @@ from weighbridge.gateway.serve import first_request, serve
 from weighbridge.observability.ledger import Ledger, SpoolBusy
 from weighbridge.observability.logs import OUR_LOGGER
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 
 PROGRAM = """

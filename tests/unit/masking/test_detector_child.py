@@ -16,6 +16,8 @@ from weighbridge.masking import wire
 from weighbridge.masking.detector_child import COMMAND, ChildLost, DetectorChild, child_environment
 from weighbridge.masking.errors import MaskingRefused
 
+pytestmark = pytest.mark.slow
+
 
 def speaking(answer: str) -> tuple[str, ...]:
     """A process that says it is ready and then answers every task with the expression `answer`."""

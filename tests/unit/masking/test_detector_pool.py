@@ -15,6 +15,8 @@ from weighbridge.config.deadline import Deadline
 from weighbridge.masking.detector_pool import DetectorPool
 from weighbridge.masking.errors import MaskingRefused, Reason
 
+pytestmark = pytest.mark.slow
+
 CLOCK = SystemClock()
 
 

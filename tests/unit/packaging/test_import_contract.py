@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 LINT_IMPORTS = Path(sys.executable).with_name("lint-imports")
 ROOMS = [

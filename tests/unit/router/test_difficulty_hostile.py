@@ -16,6 +16,8 @@ from weighbridge.policies.tasks import TASKS
 from weighbridge.router.difficulty.reading import MAX_CHARS, read
 from weighbridge.router.difficulty.score import assess
 
+pytestmark = pytest.mark.slow
+
 ANY_TEXT = st.text(st.characters(), max_size=300) | st.text(
     st.characters(categories=["Cs", "Cc", "Lo"]), max_size=60
 )
