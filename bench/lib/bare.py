@@ -24,6 +24,7 @@ from tests.support.fake_engine import FakeEngine, Script
 from weighbridge.config.roads import LOCAL_8B
 from weighbridge.config.settings import load_settings
 from weighbridge.config.usage import TokenMeter
+from weighbridge.observability.metrics import Metrics
 from weighbridge.pool import vllm_loading
 from weighbridge.pool.engine import EngineCall
 
@@ -55,7 +56,7 @@ async def fake(token_s: float) -> AsyncIterator[Ask]:
 @asynccontextmanager
 async def vllm() -> AsyncIterator[Ask]:
     settings = load_settings(None, env={}).tiers[LOCAL_8B]
-    loaded = await asyncio.to_thread(vllm_loading.Loader(LOCAL_8B, settings, None).run)
+    loaded = await asyncio.to_thread(vllm_loading.Loader(LOCAL_8B, settings, Metrics()).run)
     # Without our counting of tokens: the engine as vLLM made it.
     loaded.engine.__class__ = type(loaded.engine).__mro__[1]
     chat = loaded.chat
