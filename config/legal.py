@@ -60,8 +60,23 @@ NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
 NAME_LEGAL = "text of 1 to 64 letters, digits and . _ @ -, beginning with a letter or digit"
 
 _CORES = r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*"
-CPUS_PATTERN = rf"^(?:auto|nobind|{_CORES}(?:\|{_CORES})*)$"
+_CPUS = rf"(?:auto|nobind|{_CORES}(?:\|{_CORES})*)"
+CPUS_PATTERN = rf"^{_CPUS}(?:;{_CPUS})*$"
+"""Cores of one engine's threads, or of each of several engines with `;` between them."""
 
+MODEL_NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._/:-]{0,127}$"
+MODEL_NAME_LEGAL = "text of 1 to 128 letters, digits and . _ / : -"
+
+LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""vLLM's."""
+LORA_RANK_LEGAL = f"one of {', '.join(str(rank) for rank in LORA_RANKS)}"
+
+_PRIVATE = tuple(
+    ipaddress.ip_network(text)
+    for text in ("127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
+)
+
+_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,253}[A-Za-z0-9.])?")
 _SECRET = re.compile(r"[\x21-\x7e]{1,4096}")
 
 
@@ -101,10 +116,27 @@ def _model_folder(path: Path) -> Path:
     return path
 
 
+def _adapter_folder(path: Path) -> Path:
+    path = _home(path)
+    if not path.is_dir():
+        raise ValueError(f"no adapter folder at {path}")
+    if not (path / "adapter_config.json").is_file():
+        raise ValueError(f"no adapter_config.json in {path}, so it is not an adapter's folder")
+    return path
+
+
+def _lora_rank(rank: int) -> int:
+    if rank not in LORA_RANKS:
+        raise ValueError(f"must be {LORA_RANK_LEGAL}")
+    return rank
+
+
+LoraRank = Annotated[Count, AfterValidator(_lora_rank)]
 AnyPath = Annotated[Path, AfterValidator(_home)]
 """A path; a leading `~` is the home folder, a relative path starts at the working directory."""
 ExistingFile = Annotated[Path, AfterValidator(_file)]
 ModelFolder = Annotated[Path, AfterValidator(_model_folder)]
+AdapterFolder = Annotated[Path, AfterValidator(_adapter_folder)]
 
 
 def check_secret(secret: SecretStr) -> SecretStr:
@@ -133,8 +165,11 @@ def read_secret(path: Path) -> SecretStr:
         raise ValueError(f"{path}: must hold 1 to 4096 printable ASCII characters without spaces") from None
 
 
-def endpoint(url: str) -> str:
-    """A commercial API's base URL, without a slash at its end.
+def endpoint(url: str, *, key_file: str = "commercial.api_key_file") -> str:
+    """An API's base URL, without a slash at its end.
+
+    Args:
+        key_file: the setting to name to somebody who put a password into the URL.
 
     Raises:
         ValueError: not http(s) with a host, or with credentials, a query or a fragment.
@@ -149,10 +184,53 @@ def endpoint(url: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname or port_is_wrong:
         raise ValueError("must begin with http:// or https:// and a host name")
     if "@" in parts.netloc:
-        raise ValueError("must hold no user name or password: use commercial.api_key_file")
+        raise ValueError(f"must hold no user name or password: use {key_file}")
     if "?" in url or "#" in url:
         raise ValueError("must hold no query (?) and no fragment (#)")
     return url.rstrip("/")
+
+
+def worker_endpoint(url: str) -> str:
+    """A worker's base URL; see `endpoint`."""
+    url = endpoint(url, key_file="endpoint_api_key_file")
+    try:
+        host_name(urlsplit(url).hostname or "")
+    except ValueError:
+        raise ValueError("must name a host or an IP address") from None
+    return url
+
+
+def host_name(text: str) -> str:
+    """A host name or address in the one form in which it is compared: small letters, an address in its short form.
+
+    Raises:
+        ValueError: neither a host name nor an IP address.
+    """
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        if _HOST.fullmatch(text) is None:
+            raise ValueError("must be a host name or an IP address, without scheme and port") from None
+        return text.lower().removesuffix(".")
+
+
+def is_address(host: str) -> bool:
+    """Whether `host` is an IP address and no name."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def is_private(address: str) -> bool:
+    """Whether an IP address is a loopback one or out of the private ranges (RFC 1918, RFC 4193)."""
+    try:
+        ip = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    ip = getattr(ip, "ipv4_mapped", None) or ip
+    return any(ip.version == net.version and ip in net for net in _PRIVATE)
 
 
 def is_loopback(host: str) -> bool:

@@ -4,41 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from weighbridge.config.legal import (
-    BLOCK_LEGAL,
-    BLOCK_MAX,
-    BLOCK_STEP,
-    CPUS_PATTERN,
     NAME_LEGAL,
     NAME_PATTERN,
     AnyPath,
     Count,
-    Dtype,
     ExistingFile,
-    ModelFolder,
-    Quantization,
     Real,
     Secret,
     endpoint,
-    read_secret,
 )
 from weighbridge.config.problems import wrong
-from weighbridge.config.roads import LOCAL_ROADS
+from weighbridge.config.section import Section, fill_secret
 from weighbridge.config.shipped import shipped
 
 SHA256_LEGAL = "the SHA-256 of the key as 64 hexadecimal digits"
-
-
-class Section(BaseModel):
-    """What all sections share: unknown keys are refused, nothing changes after the start."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, allow_inf_nan=False, validate_default=True, hide_input_in_errors=True
-    )
 
 
 class ServerSettings(Section):
@@ -66,6 +50,12 @@ class ServerSettings(Section):
     slow_reader_timeout_s: Real = shipped(
         "server.slow_reader_timeout_s",
         "Seconds a caller may leave an answer unread before the request is aborted and recorded.",
+        gt=0,
+        le=3600,
+    )
+    keep_alive_comment_s: Real = shipped(
+        "server.keep_alive_comment_s",
+        "Seconds without an event after which a stream gets a comment line, so that nothing on the way thinks it dead.",
         gt=0,
         le=3600,
     )
@@ -148,136 +138,65 @@ def _different(field: str, keys: Sequence[AdminKey]) -> None:
         digests.add(key.digest)
 
 
-class TierSettings(Section):
-    """One local tier: its model and how vLLM runs it."""
-
-    model_path: ModelFolder | None = shipped(
-        "tiers.local-8b.model_path",
-        "Folder of the model (with `config.json`). Null: the small embedded model.",
-    )
-    served_model_name: str | None = shipped(
-        "tiers.local-8b.served_model_name",
-        "Name shown for the model in `/v1/models` and the log. Null: the folder's name.",
-        legal="text of 1 to 128 letters, digits and . _ / : -",
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:-]{0,127}$",
-    )
-    dtype: Dtype = shipped("tiers.local-8b.dtype", "Number type of weights and activations.")
-    quantization: Quantization | None = shipped(
-        "tiers.local-8b.quantization",
-        "Quantization method. Null: what the model folder says, right for checkpoints that come quantized.",
-    )
-    max_model_len: Count = shipped(
-        "tiers.local-8b.max_model_len",
-        "Context window: tokens of prompt and answer together.",
-        ge=16,
-        le=10_485_760,
-    )
-    max_num_seqs: Count = shipped(
-        "tiers.local-8b.max_num_seqs", "Sequences the engine runs at once.", ge=1, le=8192
-    )
-    max_num_batched_tokens: Count = shipped(
-        "tiers.local-8b.max_num_batched_tokens",
-        "Tokens the engine works on in one step; not below `max_num_seqs`.",
-        ge=1,
-        le=10_485_760,
-    )
-    block_size: Count = shipped(
-        "tiers.local-8b.block_size",
-        "Tokens a KV cache block.",
-        legal=BLOCK_LEGAL,
-        ge=BLOCK_STEP,
-        le=BLOCK_MAX,
-        multiple_of=BLOCK_STEP,
-    )
-    gpu_memory_utilization: Real = shipped(
-        "tiers.local-8b.gpu_memory_utilization",
-        "Share of the GPU's memory (of the machine's on CPU) the engine may take, weights and KV cache together.",
-        gt=0,
-        le=1,
-    )
-    kv_cache_memory_bytes: Count | None = shipped(
-        "tiers.local-8b.kv_cache_memory_bytes",
-        "Size of the KV cache in bytes; goes before `gpu_memory_utilization`. Null: what is left of that share.",
-        ge=1 << 20,
-    )
-    tensor_parallel_size: Count = shipped(
-        "tiers.local-8b.tensor_parallel_size", "GPUs the model is split over.", ge=1, le=64
-    )
-    devices: str | None = shipped(
-        "tiers.local-8b.devices",
-        "GPUs of this tier by number, such as `0` or `0,1`: as many as `tensor_parallel_size`. Null: the first ones, "
-        "which two tiers then share.",
-        legal="text: GPU numbers such as '0' or '0,1'",
-        pattern=r"^\d{1,3}(,\d{1,3})*$",
-    )
-    enforce_eager: bool = shipped(
-        "tiers.local-8b.enforce_eager", "Run without CUDA graphs: starts sooner, answers slower."
-    )
-    enable_prefix_caching: bool = shipped(
-        "tiers.local-8b.enable_prefix_caching", "Keep the KV blocks of prompt beginnings for later requests."
-    )
-    tool_parser: str | None = shipped(
-        "tiers.local-8b.tool_parser",
-        "vLLM's parser for this model's tool calls. Null: no tool calls on this tier.",
-        legal="text of 1 to 64 letters, digits and . _ -",
-        pattern=r"^[A-Za-z0-9._-]{1,64}$",
-    )
-    slots: Count | None = shipped(
-        "tiers.local-8b.slots",
-        "Requests let in at once by the queue lock, at most one and a half times `max_num_seqs`. Null: `max_num_seqs`.",
-        ge=1,
-    )
-    max_waiting: Count = shipped(
-        "tiers.local-8b.max_waiting",
-        "Requests that may wait for a slot; the next one overflows at once.",
-        ge=0,
-        le=100_000,
-    )
-    omp_cpus: str | None = shipped(
-        "tiers.local-8b.omp_cpus",
-        "CPU cores of the engine's threads (CPU backend only), such as `0-3`; two tiers should not share any. "
-        "Null: vLLM chooses.",
-        legal="text: cores such as 0-3 or 0,2 (a | between workers), auto or nobind",
-        pattern=CPUS_PATTERN,
-    )
-    seed: Count = shipped("tiers.local-8b.seed", "Random seed of the engine.", ge=0, le=(1 << 32) - 1)
-
-    @model_validator(mode="after")
-    def _fits_together(self) -> TierSettings:
-        if self.max_num_batched_tokens < self.max_num_seqs:
-            raise wrong("max_num_batched_tokens", f"must not be below max_num_seqs ({self.max_num_seqs})")
-        most = self.max_num_seqs + self.max_num_seqs // 2
-        if self.slots is not None and self.slots > most:
-            # What the engine cannot run waits inside it, where no queue lock ends the wait.
-            raise wrong("slots", f"must not be above {most}, one and a half times max_num_seqs")
-        if self.devices is not None:
-            given = self.device_numbers
-            if len(set(given)) != len(given):
-                raise wrong("devices", "names a GPU twice")
-            if len(given) != self.tensor_parallel_size:
-                raise wrong("devices", f"must name {self.tensor_parallel_size} (tensor_parallel_size)")
-        return self
-
-    @property
-    def device_numbers(self) -> tuple[int, ...]:
-        """The tier's GPUs; empty where vLLM takes the first ones."""
-        return () if self.devices is None else tuple(int(number) for number in self.devices.split(","))
-
-    @property
-    def slot_count(self) -> int:
-        """The queue lock's slots."""
-        return self.max_num_seqs if self.slots is None else self.slots
-
-
 class PoolSettings(Section):
-    """Starting and stopping the local engines."""
+    """Starting, watching, replacing and stopping the workers of the local tiers."""
 
     start_timeout_s: Real = shipped(
-        "pool.start_timeout_s", "Seconds a tier may take to load its model and warm up.", gt=0, le=86400
+        "pool.start_timeout_s", "Seconds a worker may take to load its model and warm up.", gt=0, le=86400
     )
     close_grace_s: Real = shipped(
         "pool.close_grace_s", "Seconds an engine gets to end by itself before it is killed.", ge=0, le=600
     )
+    probe_interval_s: Real = shipped(
+        "pool.probe_interval_s", "Seconds between two probes of a worker.", ge=0.05, le=3600
+    )
+    probe_timeout_s: Real = shipped(
+        "pool.probe_timeout_s", "Seconds after which a probe without an answer has failed.", gt=0, le=600
+    )
+    probe_failures: Count = shipped(
+        "pool.probe_failures",
+        "Probes in a row that must fail, with no token made in between, before a worker is replaced.",
+        ge=1,
+        le=1000,
+    )
+    progress_timeout_s: Real = shipped(
+        "pool.progress_timeout_s",
+        "Seconds a worker with work at hand may make no token before it is replaced.",
+        gt=0,
+        le=86400,
+    )
+    restart_backoff_s: Real = shipped(
+        "pool.restart_backoff_s",
+        "Seconds before the first restart of a worker; doubled for each one that follows.",
+        ge=0,
+        le=3600,
+    )
+    restart_backoff_max_s: Real = shipped(
+        "pool.restart_backoff_max_s", "The most seconds before a restart.", ge=0, le=86400
+    )
+    max_restarts: Count = shipped(
+        "pool.max_restarts",
+        "Restarts of a worker within `restart_window_s`; when it needs one more, it is given up.",
+        ge=0,
+        le=10_000,
+    )
+    restart_window_s: Real = shipped(
+        "pool.restart_window_s", "Seconds over which restarts are counted.", gt=0, le=604_800
+    )
+    continue_wait_s: Real = shipped(
+        "pool.continue_wait_s",
+        "Seconds a stream whose worker was lost waits for another one to go on with it.",
+        ge=0,
+        le=3600,
+    )
+
+    @model_validator(mode="after")
+    def _in_order(self) -> PoolSettings:
+        if self.restart_backoff_max_s < self.restart_backoff_s:
+            raise wrong(
+                "restart_backoff_max_s", f"must not be below restart_backoff_s ({self.restart_backoff_s:g})"
+            )
+        return self
 
 
 class CommercialSettings(Section):
@@ -323,7 +242,7 @@ class CommercialSettings(Section):
     def _complete(self) -> CommercialSettings:
         if self.base_url is not None and not self.model:
             raise wrong("model", "is needed with commercial.base_url: the model name sent to that API")
-        _fill_secret(self, "api_key", "api_key_file")
+        fill_secret(self, "api_key", "api_key_file")
         return self
 
 
@@ -376,31 +295,9 @@ class MaskingSettings(Section):
 
     @model_validator(mode="after")
     def _long_enough(self) -> MaskingSettings:
-        _fill_secret(self, "secret", "secret_file")
+        fill_secret(self, "secret", "secret_file")
         if self.secret is not None and len(self.secret.get_secret_value()) < 16:
             raise wrong(
                 "secret" if self.secret_file is None else "secret_file", "must hold 16 characters or more"
             )
         return self
-
-
-def _fill_secret(section: CommercialSettings | MaskingSettings, field: str, file_field: str) -> None:
-    """Read the secret from its file, so that nobody else has to know where it came from."""
-    path: Path | None = getattr(section, file_field)
-    if path is None:
-        return
-    if getattr(section, field) is not None:
-        raise wrong(file_field, f"stands beside {field}: give one of them")
-    try:
-        secret: SecretStr = read_secret(path.expanduser())
-    except (ValueError, RuntimeError) as exc:
-        raise wrong(file_field, str(exc)) from None
-    object.__setattr__(section, field, secret)  # the section is frozen for everybody else
-
-
-def without_absent(tiers: Any) -> Any:
-    """`local-70b: null` in a file means that there is no such tier. The cheapest tier comes first."""
-    if not isinstance(tiers, dict):
-        return tiers
-    order = [*LOCAL_ROADS, *(name for name in tiers if name not in LOCAL_ROADS)]
-    return {name: tiers[name] for name in order if tiers.get(name) is not None}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from weighbridge.config.envsource import CONFIG_VARIABLE, EnvTree, read_env, variable
 from weighbridge.config.legal import AnyPath, is_loopback
 from weighbridge.config.problems import ConfigProblems, Problem, dotted, explain, wrong
+from weighbridge.config.roads import MODEL_NAMES
 from weighbridge.config.sections import (
     AdminKey,
     ApiKey,
@@ -26,11 +27,10 @@ from weighbridge.config.sections import (
     PolicySettings,
     PoolSettings,
     ServerSettings,
-    TierSettings,
-    without_absent,
 )
 from weighbridge.config.shape import Step, field_at, leaves
 from weighbridge.config.shipped import shipped, shipped_file
+from weighbridge.config.tier_section import TierSettings, without_absent
 from weighbridge.config.yamlsource import YamlFile, read_yaml
 
 __all__ = [
@@ -107,6 +107,7 @@ class Settings(BaseSettings):
     def _safe(self) -> Settings:
         if not self.tiers:
             raise wrong("tiers", "at least one local tier is needed")
+        self._check_adapters()
         if not self.auth.keys and not is_loopback(self.server.host):
             raise wrong(
                 "server.host",
@@ -114,6 +115,14 @@ class Settings(BaseSettings):
                 "or listen on 127.0.0.1",
             )
         return self
+
+    def _check_adapters(self) -> None:
+        taken: dict[str, str] = dict.fromkeys(MODEL_NAMES, "is a road's name already")
+        for tier, held in self.tiers.items():
+            for name in held.lora_adapters:
+                if name in taken:
+                    raise wrong(("tiers", tier, "lora_adapters", name), taken[name])
+                taken[name] = f"is an adapter of {tier} already"
 
 
 def default_state_dir(env: Mapping[str, str]) -> Path:
@@ -224,14 +233,20 @@ def _secrets_in(file: YamlFile) -> list[Problem]:
     for leaf in leaves(Settings):
         if leaf.slot.type is not SecretStr:
             continue
-        section, name = leaf.path
-        held = file.data.get(section)
-        if isinstance(held, dict) and held.get(name) is not None:
-            message = (
-                f"a secret must not stand in this file: use {variable(leaf.path)} or {section}.{name}_file"
-            )
-            problems.append(file.problem(leaf.path, message))
+        for path in _written(file.data, leaf.path):
+            message = f"a secret must not stand in this file: use {variable(path)} or {dotted(path)}_file"
+            problems.append(file.problem(path, message))
     return problems
+
+
+def _written(tree: Any, path: tuple[str, ...], at: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The places in a file that a leaf's path stands for and that hold something."""
+    if not path:
+        if tree is not None:
+            yield at
+    elif isinstance(tree, dict):
+        for step in tree if path[0] == "*" else path[:1]:
+            yield from _written(tree.get(step), path[1:], (*at, step))
 
 
 def _located(sources: Sequence[_Source], at: tuple[Step, ...], message: str) -> Problem | None:

@@ -25,22 +25,26 @@ def shipped_tree() -> dict[str, Any]:
     return copy.deepcopy(shipped_file().data)
 
 
-def shipped(path: str, description: str, *, legal: str | None = None, **limits: Any) -> Any:
+def shipped(
+    path: str, description: str, *, legal: str | None = None, keys: str | None = None, **limits: Any
+) -> Any:
     """A pydantic field whose default is what `defaults.yaml` says at `path` (dotted).
 
     Args:
         legal: what the field takes, to be read after "must be", where type and limits do not say it.
+        keys: the same for the keys of a mapping.
         limits: pydantic's own (`ge`, `gt`, `le`, `lt`, `pattern`).
     """
     value: Any = shipped_file().data
     for step in path.split("."):
         value = value[step]
-    extra: dict[str, Any] | None = None if legal is None else {"legal": legal}
+    said = {"legal": legal, "keys": keys}
+    extra: dict[str, Any] = {name: words for name, words in said.items() if words is not None}
     if isinstance(value, dict | list):
         return Field(
             default_factory=lambda: copy.deepcopy(value),
             description=description,
-            json_schema_extra=extra,
+            json_schema_extra=extra or None,
             **limits,
         )
-    return Field(default=value, description=description, json_schema_extra=extra, **limits)
+    return Field(default=value, description=description, json_schema_extra=extra or None, **limits)

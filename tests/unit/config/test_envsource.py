@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_origin
+
 import pytest
 
 from weighbridge.config.envsource import read_env, variable
@@ -19,7 +21,8 @@ def test_every_field_has_a_variable_that_reaches_it() -> None:
         if "[]" in leaf.path:
             continue
         path = tuple("local-70b" if step == "*" else step for step in leaf.path)
-        found = read_env(Settings, {variable(path): "[]"})
+        empty = "{}" if get_origin(leaf.slot.type) is dict else "[]"
+        found = read_env(Settings, {variable(path): empty})
         assert found.problems == []
         assert list(found.names) == [path]
         reached += 1

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.unit.config.loading import HASH, wrong
+from weighbridge.config.settings import PoolSettings
 
 IN_FILE = {
     "unknown section": ("sever: {}\n", "s.yaml:1: sever: unknown key; did you mean server?"),
     "unknown key": ("server:\n  prot: 1\n", "s.yaml:2: server.prot: unknown key; did you mean port?"),
     "unknown key, nothing near": (
         "pool:\n  zzz: 1\n",
-        "s.yaml:2: pool.zzz: unknown key; known here: start_timeout_s, close_grace_s",
+        "s.yaml:2: pool.zzz: unknown key; known here: " + ", ".join(PoolSettings.model_fields),
     ),
     "unknown tier": (
         "tiers:\n  local-9b: {}\n",
@@ -85,8 +86,8 @@ IN_FILE = {
     ),
     "cores": (
         "tiers:\n  local-8b:\n    omp_cpus: all\n",
-        "s.yaml:3: tiers.local-8b.omp_cpus: must be text: cores such as 0-3 or 0,2 (a | between workers), auto or "
-        "nobind",
+        "s.yaml:3: tiers.local-8b.omp_cpus: must be text: cores such as 0-3 or 0,2 (a | between the parts of a split "
+        "model, a ; between replicas), auto or nobind",
     ),
     "model folder": (
         "tiers:\n  local-8b:\n    model_path: /no/such/model\n",

@@ -5,16 +5,16 @@ from __future__ import annotations
 import ast
 from importlib.util import find_spec
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
-from weighbridge.config.legal import Dtype, Quantization
+from weighbridge.config.legal import LORA_RANKS, Dtype, Quantization
 
 pytestmark = pytest.mark.engine
 
 
-def _assigned(file: str, name: str) -> list[str]:
+def _assigned(file: str, name: str) -> list[Any]:
     spec = find_spec("vllm")
     assert spec is not None
     assert spec.origin is not None
@@ -39,3 +39,7 @@ def test_quantization_methods() -> None:
 
 def test_dtypes() -> None:
     assert set(get_args(Dtype)) == set(_assigned("config/model.py", "ModelDType"))
+
+
+def test_lora_ranks() -> None:
+    assert list(LORA_RANKS) == _assigned("config/lora.py", "MaxLoRARanks")
