@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from weighbridge.config.roads import COMMERCIAL, LOCAL_8B, LOCAL_70B, Road
-from weighbridge.policies.schema import BY_SCORE, Egress, PolicyDocument, TaskRow
+from weighbridge.policies.schema import BY_SCORE, Egress, Overflow, PolicyDocument, TaskRow
 from weighbridge.policies.tasks import TASKS, Task
 
 
@@ -66,10 +66,15 @@ class Policy:
     local_70b: float
     """General bound: other scores below it go to local-70b."""
     explicit_local: Literal["stay", "overflow"]
+    overflow_order: tuple[Overflow, ...]
+    """Where a request goes that got no slot in time; a local tier only if a slot is free there at that moment."""
+    drain_s: float
+    """Seconds to read on at most when the caller of a commercial answer has left; 0 ends the connection at once."""
     _content: str
     _rows: Mapping[Task, _Row]
     _closed: frozenset[str]
     _waits: Mapping[str, int]
+    _batch: frozenset[str]
 
     def place(self, task: Task, score: float, tenant: str) -> Placement:
         """The road for a request of `tenant`. Pure: the same policy and arguments give the same placement.
@@ -111,6 +116,10 @@ class Policy:
         """How long this tenant's requests wait for a slot, in milliseconds; never longer than the general wait."""
         return min(self.queue_lock_timeout_ms, self._waits.get(tenant, self.queue_lock_timeout_ms))
 
+    def is_batch(self, tenant: str) -> bool:
+        """Whether all requests of this tenant get a slot after the interactive ones."""
+        return tenant in self._batch
+
     def content(self) -> dict[str, Any]:
         """Everything in force as plain data, in the policy file's shape, defaults filled in; a fresh copy."""
         data: dict[str, Any] = json.loads(self._content)
@@ -129,6 +138,8 @@ def compile_policy(document: PolicyDocument) -> Policy:
         local_8b=document.bounds.local_8b,
         local_70b=document.bounds.local_70b,
         explicit_local=document.explicit_local,
+        overflow_order=tuple(document.overflow_order),
+        drain_s=document.on_disconnect.drain_s if document.on_disconnect.commercial == "drain" else 0.0,
         _content=content,
         _rows=MappingProxyType({task: _Row.of(task, row) for task, row in document.tasks.items()}),
         _closed=frozenset(name for name, rule in document.tenants.items() if rule.egress == "never"),
@@ -139,6 +150,7 @@ def compile_policy(document: PolicyDocument) -> Policy:
                 if rule.queue_lock_timeout_ms is not None
             }
         ),
+        _batch=frozenset(name for name, rule in document.tenants.items() if rule.priority == "batch"),
     )
 
 

@@ -55,6 +55,20 @@ Unknown keys, keys given twice, numbers in quotes, anchors, aliases and tags are
 5. `egress` comes last: where nothing may leave, or the settings hold no commercial endpoint, a request for `commercial`
    is answered by the best local tier, and its record says so.
 
+## Where a request goes that gets no slot
+
+A request waits for a slot on its tier for `queue_lock_timeout_ms` at most; it does not wait at all where the queue
+cannot drain in that time. Then `overflow_order` says where it goes, first to last:
+
+- `higher-local`, `lower-local`: the local tier that is more, or less, capable than the one that had no slot. It is
+  taken only if a slot is free there at that moment; nobody queues a second time.
+- `commercial`: the commercial API, masked; passed over where nothing may leave.
+
+Where nothing is left, and with an empty list at once, the caller gets 429 with `Retry-After`. A request that names a
+local tier itself goes on only with `explicit_local: overflow`.
+
+## Words for the record
+
 Reasons are short sentences that stay the same from version to version: `score 0.412 < 0.450`,
 `task classification: local-8b, at most 0.30`.
 """
@@ -94,7 +108,7 @@ def render() -> str:
         "the shorter one counts.\n",
         "## Tasks and the shipped rows\n",
         table(("Task", "What it is", "Road", "Band"), [_task(task, default) for task in TASKS]),
-        "`on-prem-only` has the same rows with `egress: never`.\n",
+        "`on-prem-only` has the same rows with `egress: never` and `overflow_order: [higher-local, lower-local]`.\n",
         _CHANGES.format(version=default.version),
         _fields(ThresholdPatch, {}),
         "## The shipped default\n",

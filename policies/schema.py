@@ -13,9 +13,11 @@ from weighbridge.policies.tasks import Task
 Egress = Literal["masked", "never"]
 RowRoad = Literal["local-8b", "local-70b", "commercial", "by-score"]
 BY_SCORE: Final = "by-score"
+Overflow = Literal["higher-local", "lower-local", "commercial"]
 
 MIN_QUEUE_LOCK_MS = 1
 MAX_QUEUE_LOCK_MS = 600_000
+MAX_DRAIN_S = 600
 
 
 class Strict(BaseModel):
@@ -93,6 +95,19 @@ class TaskRow(Strict):
         return self
 
 
+class OnDisconnect(Strict):
+    """What becomes of an answer whose caller has left. A local one always ends at once, as the GPU is ours."""
+
+    commercial: Literal["close", "drain"] = Field(
+        default="close",
+        description="An answer of the commercial API: `close` ends the connection at once, `drain` reads on for at "
+        "most `drain_s`, so that the provider's own count of the tokens is on record.",
+    )
+    drain_s: float = Field(
+        default=10.0, gt=0, le=MAX_DRAIN_S, description="How long `drain` reads on at most, in seconds."
+    )
+
+
 class TenantRule(Strict):
     """What is stricter for one tenant."""
 
@@ -106,6 +121,11 @@ class TenantRule(Strict):
         ge=MIN_QUEUE_LOCK_MS,
         le=MAX_QUEUE_LOCK_MS,
         description="Shorter wait for a slot, in milliseconds; the shorter of this and the general one counts.",
+    )
+    priority: Literal["batch"] | None = Field(
+        default=None,
+        description="`batch`: this tenant's requests get a slot after all interactive ones.",
+        json_schema_extra={"legal": "batch, or left out (interactive)"},
     )
 
 
@@ -141,7 +161,17 @@ class PolicyDocument(Strict):
     explicit_local: Literal["stay", "overflow"] = Field(
         default="stay",
         description="What becomes of a request that names a local tier and gets no slot in time: `stay` answers 429, "
-        "`overflow` lets it leave like any other.",
+        "`overflow` sends it on like any other.",
+    )
+    overflow_order: list[Overflow] = Field(
+        default=["higher-local", "commercial"],
+        description="Where a request goes that got no slot in time, in this order: `higher-local` and `lower-local`, "
+        "the more and the less capable local tier, if a slot is free there at that moment; `commercial`. Empty: "
+        "nowhere.",
+        json_schema_extra={"legal": "a list of different words out of higher-local, lower-local, commercial"},
+    )
+    on_disconnect: OnDisconnect = Field(
+        default_factory=OnDisconnect, description="What becomes of an answer whose caller has left."
     )
     tasks: dict[Task, TaskRow] = Field(
         default_factory=dict, description="Rows by task; a task without a row goes by score."
@@ -151,6 +181,13 @@ class PolicyDocument(Strict):
         description="Stricter rules by tenant.",
         json_schema_extra={"keys": NAME_LEGAL},
     )
+
+    @model_validator(mode="after")
+    def _no_word_twice(self) -> PolicyDocument:
+        for n, word in enumerate(self.overflow_order):
+            if word in self.overflow_order[:n]:
+                raise wrong(f"overflow_order.{n}", "this word is given twice")
+        return self
 
     @model_validator(mode="after")
     def _tenants_only_stricter(self) -> PolicyDocument:

@@ -152,6 +152,28 @@ def test_tenants_are_stricter() -> None:
     ]
 
 
+def test_the_order_of_overflow_is_the_files() -> None:
+    assert policy("overflow_order: [commercial, lower-local, higher-local]\n").overflow_order == (
+        "commercial",
+        "lower-local",
+        "higher-local",
+    )
+    assert policy("overflow_order: []\n").overflow_order == ()
+    assert shipped("on-prem-only").overflow_order == ("higher-local", "lower-local")
+
+
+def test_draining_has_a_time_and_closing_none() -> None:
+    assert policy("on_disconnect: {commercial: drain}\n").drain_s == 10.0
+    assert policy("on_disconnect: {commercial: drain, drain_s: 2.5}\n").drain_s == 2.5
+    assert policy("on_disconnect: {drain_s: 2.5}\n").drain_s == 0.0
+
+
+def test_a_tenant_may_go_last() -> None:
+    made = policy("tenants:\n  nightly: {priority: batch}\n  other: {queue_lock_timeout_ms: 5}\n")
+    assert [made.is_batch(name) for name in ("nightly", "other", "unknown")] == [True, False, False]
+    assert made.queue_lock_timeout_ms_for("nightly") == 2000
+
+
 def test_no_tenant_opens_what_the_policy_closes() -> None:
     made = shipped("on-prem-only")
     assert made.egress == made.egress_for("any") == "never"
@@ -163,7 +185,10 @@ def test_version_follows_what_is_in_force_and_nothing_else() -> None:
     assert name == "p"
     assert len(digest) == 12
     assert int(digest, 16) >= 0
-    same = policy("# a comment\nbounds: {local_70b: 0.55, local_8b: 0.45}\nqueue_lock_timeout_ms: 2000\n")
+    same = policy(
+        "# a comment\nbounds: {local_70b: 0.55, local_8b: 0.45}\nqueue_lock_timeout_ms: 2000\n"
+        "overflow_order: [higher-local, commercial]\non_disconnect: {drain_s: 10}\n"
+    )
     assert same.version == plain.version
     for text in (
         "bounds: {local_8b: 0.44}\n",
@@ -171,6 +196,11 @@ def test_version_follows_what_is_in_force_and_nothing_else() -> None:
         "explicit_local: overflow\n",
         "tasks: {chat: {road: local-8b}}\n",
         "tenants: {a: {egress: never}}\n",
+        "tenants: {a: {priority: batch}}\n",
+        "overflow_order: [commercial, higher-local]\n",
+        "overflow_order: []\n",
+        "on_disconnect: {commercial: drain}\n",
+        "on_disconnect: {drain_s: 11}\n",
     ):
         assert policy(text).version != plain.version
     two = "tenants:\n  {}: {{egress: never}}\n  {}: {{egress: never}}\n"

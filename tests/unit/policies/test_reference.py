@@ -30,7 +30,9 @@ def test_every_field_is_described_with_its_unit() -> None:
             assert words, leaf.path
             if leaf.path[-1].endswith("_ms"):
                 assert "milliseconds" in words
-            if leaf.slot.type is float:
+            if leaf.path[-1].endswith("_s"):
+                assert "in seconds" in words
+            elif leaf.slot.type is float:
                 assert "(score" in words
 
 

@@ -41,6 +41,8 @@ def test_the_shortest_policy_has_the_shipped_bounds() -> None:
     made = compiled(HEAD)
     assert (made.local_8b, made.local_70b, made.queue_lock_timeout_ms) == (0.45, 0.55, 2000)
     assert made.explicit_local == "stay"
+    assert made.overflow_order == ("higher-local", "commercial")
+    assert made.drain_s == 0.0
 
 
 ROADS = "one of local-8b, local-70b, commercial, by-score"
@@ -136,6 +138,42 @@ REFUSED = {
         "p.yaml:5: tenants.a b: this name must be text of 1 to 64 letters, digits and . _ @ -, beginning with a letter "
         "or digit",
     ),
+    "overflow to nowhere known": (
+        f"{HEAD}overflow_order: [commercial, local-70b]\n",
+        "p.yaml:4: overflow_order[1]: must be one of higher-local, lower-local, commercial",
+    ),
+    "overflow to one word": (
+        f"{HEAD}overflow_order: commercial\n",
+        "p.yaml:4: overflow_order: must be a list of different words out of higher-local, lower-local, commercial",
+    ),
+    "overflow word twice": (
+        f"{HEAD}overflow_order:\n  - commercial\n  - higher-local\n  - commercial\n",
+        "p.yaml:7: overflow_order[2]: this word is given twice",
+    ),
+    "on disconnect": (
+        f"{HEAD}on_disconnect:\n  commercial: wait\n",
+        "p.yaml:5: on_disconnect.commercial: must be one of close, drain",
+    ),
+    "drain for nothing": (
+        f"{HEAD}on_disconnect: {{commercial: drain, drain_s: 0}}\n",
+        "p.yaml:4: on_disconnect.drain_s: must be a number above 0 and not above 600",
+    ),
+    "drain for ever": (
+        f"{HEAD}on_disconnect: {{drain_s: 601}}\n",
+        "p.yaml:4: on_disconnect.drain_s: must be a number above 0 and not above 600",
+    ),
+    "drain true": (
+        f"{HEAD}on_disconnect: {{drain_s: true}}\n",
+        "p.yaml:4: on_disconnect.drain_s: must be a number above 0 and not above 600",
+    ),
+    "local answers go on": (
+        f"{HEAD}on_disconnect: {{local: drain}}\n",
+        "p.yaml:4: on_disconnect.local: unknown key; known here: commercial, drain_s",
+    ),
+    "tenant goes first": (
+        f"{HEAD}tenants:\n  a:\n    priority: interactive\n",
+        "p.yaml:6: tenants.a.priority: must be batch, or left out (interactive)",
+    ),
     "duplicate key": (f"{HEAD}egress: never\n", "p.yaml:4: egress: duplicate key, first given on line 3"),
     "empty": ("", "p.yaml: is empty"),
     "list": ("- 1\n", "p.yaml:1: must be a mapping (lines of `key: value`) at the top"),
@@ -178,7 +216,21 @@ _KEYS = [
     "band",
     "at_least",
 ]
-_WORDS = ["tenants", "acme", "queue_lock_timeout_ms", "masked", "never", "commercial", "by-score", "p"]
+_WORDS = [
+    "tenants",
+    "acme",
+    "overflow_order",
+    "on_disconnect",
+    "drain_s",
+    "priority",
+    "batch",
+    "queue_lock_timeout_ms",
+    "masked",
+    "never",
+    "commercial",
+    "by-score",
+    "p",
+]
 _word = st.sampled_from([*_KEYS, *_WORDS])
 _value = st.one_of(
     _word, st.none(), st.booleans(), st.integers(-3, 700_000), st.floats(), st.text(max_size=4)
@@ -231,8 +283,10 @@ def test_shipped_default_lists_every_task_and_has_the_seed_matrix() -> None:
     }
 
 
-def test_on_prem_only_differs_in_name_and_egress_alone() -> None:
+def test_on_prem_only_differs_in_name_egress_and_overflow_alone() -> None:
     ours, theirs = shipped("on-prem-only").content(), shipped("default").content()
+    assert ours.pop("overflow_order") == ["higher-local", "lower-local"]
+    assert theirs.pop("overflow_order") == ["higher-local", "commercial"]
     assert ours.pop("egress") == "never"
     assert theirs.pop("egress") == "masked"
     assert ours.pop("name") != theirs.pop("name")

@@ -1,0 +1,77 @@
+"""What a caller may ask for in request headers. A wish can only shorten a wait or lower a priority.
+
+A header that is given more than once counts with its humblest value: the shortest wait, and `batch` before
+`interactive`. So nothing that adds a header on the way can win more than the caller asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from weighbridge.config.errors import InvalidRequest
+from weighbridge.policies.schema import MAX_QUEUE_LOCK_MS
+
+MAX_QUEUE_MS: Final = b"x-weighbridge-max-queue-ms"
+PRIORITY: Final = b"x-weighbridge-priority"
+
+_DIGITS: Final = re.compile(rb"[0-9]{1,6}")
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What one caller asked for.
+
+    Args:
+        max_queue_ms: milliseconds to wait for a slot at most, 0 for no wait; None leaves it to the policy. Never
+            lengthens the policy's wait.
+        batch: interactive requests go first. False says nothing against a tenant that is `batch` by policy.
+    """
+
+    max_queue_ms: int | None = None
+    batch: bool = False
+
+
+_NONE: Final = Wishes()
+
+
+def read_wishes(headers: Mapping[bytes, bytes]) -> Wishes:
+    """The wishes in a request's headers.
+
+    Args:
+        headers: by name in lower case, the values of a repeated name joined by commas (`gateway.auth.header_map`).
+
+    Raises:
+        InvalidRequest: a value is none of the legal ones; `param` is the header's name.
+    """
+    wait, priority = headers.get(MAX_QUEUE_MS), headers.get(PRIORITY)
+    if wait is None and priority is None:
+        return _NONE
+    return Wishes(
+        max_queue_ms=None if wait is None else min(_milliseconds(value) for value in _values(wait)),
+        batch=priority is not None and any([_is_batch(value) for value in _values(priority)]),
+    )
+
+
+def _values(raw: bytes) -> list[bytes]:
+    return [value.strip(b" \t") for value in raw.split(b",")]
+
+
+def _milliseconds(value: bytes) -> int:
+    wait = int(value) if _DIGITS.fullmatch(value) else None
+    if wait is None or wait > MAX_QUEUE_LOCK_MS:
+        raise _refused(MAX_QUEUE_MS, f"a whole number of milliseconds from 0 to {MAX_QUEUE_LOCK_MS}")
+    return wait
+
+
+def _is_batch(value: bytes) -> bool:
+    if value not in (b"batch", b"interactive"):
+        raise _refused(PRIORITY, "interactive or batch")
+    return value == b"batch"
+
+
+def _refused(header: bytes, legal: str) -> InvalidRequest:
+    name = header.decode("ascii")
+    return InvalidRequest(f"The header '{name}' must be {legal}.", code="invalid_header", param=name)

@@ -1,0 +1,105 @@
+"""Request headers: what a caller may ask for, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weighbridge.config.errors import InvalidRequest
+from weighbridge.gateway.auth import header_map
+from weighbridge.gateway.wishes import Wishes, read_wishes
+
+WAIT = b"x-weighbridge-max-queue-ms"
+PRIORITY = b"x-weighbridge-priority"
+
+
+def wishes(*headers: tuple[bytes, bytes]) -> Wishes:
+    return read_wishes(header_map(headers))
+
+
+def refused(*headers: tuple[bytes, bytes]) -> InvalidRequest:
+    with pytest.raises(InvalidRequest) as caught:
+        wishes(*headers)
+    assert caught.value.status == 400
+    assert caught.value.code == "invalid_header"
+    return caught.value
+
+
+def test_without_headers_there_is_nothing_to_wish_for() -> None:
+    assert wishes((b"host", b"h")) == Wishes(max_queue_ms=None, batch=False)
+
+
+@pytest.mark.parametrize(
+    ("value", "wait"), [(b"0", 0), (b"1", 1), (b"600000", 600_000), (b" 250\t", 250), (b"007", 7)]
+)
+def test_a_wait(value: bytes, wait: int) -> None:
+    assert wishes((WAIT, value)) == Wishes(max_queue_ms=wait, batch=False)
+
+
+@pytest.mark.parametrize(("value", "batch"), [(b"batch", True), (b"interactive", False), (b" batch ", True)])
+def test_a_priority(value: bytes, batch: bool) -> None:
+    assert wishes((PRIORITY, value)) == Wishes(max_queue_ms=None, batch=batch)
+
+
+def test_both() -> None:
+    assert wishes((PRIORITY, b"batch"), (WAIT, b"5")) == Wishes(max_queue_ms=5, batch=True)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b" ",
+        b"-1",
+        b"+1",
+        b"1.5",
+        b"1e3",
+        b"600001",
+        b"0000001",
+        b"1 2",
+        b"0x10",
+        b"1_0",
+        b"hush",
+        "١".encode(),
+    ],
+)
+def test_a_wait_that_is_none(value: bytes) -> None:
+    error = refused((WAIT, value))
+    assert error.param == "x-weighbridge-max-queue-ms"
+    assert error.message == (
+        "The header 'x-weighbridge-max-queue-ms' must be a whole number of milliseconds from 0 to 600000."
+    )
+
+
+@pytest.mark.parametrize("value", [b"", b"high", b"Batch", b"0", b"batch;q=1", b"\xff"])
+def test_a_priority_that_is_none(value: bytes) -> None:
+    error = refused((PRIORITY, value))
+    assert error.param == "x-weighbridge-priority"
+    assert error.message == "The header 'x-weighbridge-priority' must be interactive or batch."
+
+
+def test_given_twice_the_humblest_counts() -> None:
+    assert wishes((WAIT, b"300"), (WAIT, b"20"), (WAIT, b"100")).max_queue_ms == 20
+    assert wishes((WAIT, b"20,300")).max_queue_ms == 20
+    for first, second in ((b"batch", b"interactive"), (b"interactive", b"batch")):
+        assert wishes((PRIORITY, first), (PRIORITY, second)).batch is True
+
+
+def test_given_twice_each_must_be_legal() -> None:
+    assert refused((WAIT, b"5"), (WAIT, b"x")).param == "x-weighbridge-max-queue-ms"
+    assert refused((WAIT, b"5,")).param == "x-weighbridge-max-queue-ms"
+    assert refused((PRIORITY, b"batch"), (PRIORITY, b"x")).param == "x-weighbridge-priority"
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=12), st.binary(max_size=12))
+def test_any_value_is_a_wish_or_refused(wait: bytes, priority: bytes) -> None:
+    try:
+        found = wishes((WAIT, wait), (PRIORITY, priority))
+    except InvalidRequest as error:
+        assert error.message.isascii()
+        assert error.param in ("x-weighbridge-max-queue-ms", "x-weighbridge-priority")
+    else:
+        assert found.max_queue_ms is not None
+        assert 0 <= found.max_queue_ms <= 600_000
