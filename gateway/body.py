@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
 from starlette.types import Receive
 
 from weighbridge.config.errors import ApiError, InvalidRequest
+from weighbridge.config.offload import BODIES
 from weighbridge.gateway.auth import HeaderMap
 from weighbridge.gateway.waiting import within
 from weighbridge.router.admitted import ClientGone
@@ -20,7 +19,9 @@ BODY_TIMEOUT_S = 60.0
 """A body must have arrived this long (seconds) after its headers."""
 
 THREAD_BYTES = 262_144
-"""Bodies above this many bytes are decoded in a thread, so that other answers go on streaming."""
+DENSE_BYTES, DENSE_NODES = 32_768, 8_000
+"""Bodies above so many bytes, or above fewer that hold many values, are decoded in a thread, so that other answers go
+on streaming. Values cost far more than text."""
 
 MAX_DEPTH = 64
 """Levels of nesting. Deeper values would exhaust the recursion of whoever walks them later."""
@@ -28,9 +29,6 @@ MAX_DEPTH = 64
 MAX_NODES = 100_000
 """Values and names in one body, about: commas, colons and opening brackets outside text are counted. Every later
 step walks them one by one, so a few megabytes of `[],[],` would hold up everybody for seconds."""
-
-_decoders = ThreadPoolExecutor(max_workers=2, thread_name_prefix="decode")
-"""Few, because decoding holds the interpreter: more at once only make the answers that stream wait longer."""
 
 _POSITION = re.compile(r"\(byte (\d+)\)")
 
@@ -93,8 +91,8 @@ async def decode_object(body: bytes) -> dict[str, Any]:
         InvalidRequest: not a JSON object, not UTF-8, a number out of range, a repeated name, nested too deep, too
             many values.
     """
-    if len(body) > THREAD_BYTES:
-        return await asyncio.get_running_loop().run_in_executor(_decoders, parse_object, body)
+    if len(body) > THREAD_BYTES or (len(body) > DENSE_BYTES and _marks(body) > DENSE_NODES):
+        return await BODIES.run(parse_object, body)
     return parse_object(body)
 
 

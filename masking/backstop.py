@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 
 from weighbridge.masking.entities import Span, merge
 
@@ -37,9 +38,9 @@ _DIGIT = rf"[\d{_ODD_DIGITS}]"
 # Signs that stand between numbers of their own as well; they join only without a space.
 _ODD = r"[~*|:=+→'`´’′\\#\uff5e\u301c\uff0a\uff5c\uff1a\uff1d\uff0b\uff07\uff3c\uff03]"
 _LEADING = "+(\uff08\uff0b"
-_RUN = re.compile(
-    rf"[{_LEADING}]{{0,2}}{_DIGIT}(?:(?:{_SEPARATOR}{{0,3}}|{_ODD}){_DIGIT}){{{MIN_DIGITS - 1},}}"
-)
+_NEXT = rf"(?:(?:{_SEPARATOR}{{0,3}}|{_ODD}){_DIGIT})"
+_RUN = re.compile(rf"[{_LEADING}]{{0,2}}{_DIGIT}{_NEXT}{{{MIN_DIGITS - 1},}}")
+_MORE = re.compile(rf"{_NEXT}*")
 _AMOUNT = r"[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]{1,2})?"
 _SMALL = r"[0-9]{1,4}"
 _TIME = r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]{1,6})?)?"
@@ -59,17 +60,43 @@ _PUT_BETWEEN = 10
 _QUOTED = re.compile(r"\"[^\"\r\n]{1,64}\"\Z")
 
 
+_WINDOW, _SHORTEST, _LOOKS_ON = 8_192, 64, 8
+"""Characters searched at a time; more than the first seven digits of a run take with all that stands between and before
+them; more than the pattern looks at behind its end."""
+
+
 def leftovers(text: str) -> list[Span]:
     """What must not leave in a text that was masked before: merged spans of type NUM and EMAIL.
 
     Linear in the length of the text.
     """
     spans: list[Span] = []
-    for run in _RUN.finditer(text):
-        if not _HARMLESS.fullmatch(run.group().lstrip(_LEADING)):
-            spans.append((*_whole_word(text, *run.span()), "NUM"))
+    for start, end in _runs(text):
+        if not _HARMLESS.fullmatch(text[start:end].lstrip(_LEADING)):
+            spans.append((*_whole_word(text, start, end), "NUM"))
     spans.extend(_around_at(text))
     return merge(spans)
+
+
+def _runs(text: str) -> Iterator[tuple[int, int]]:
+    """What `_RUN.finditer` gives, some thousand characters at a time: a search holds the interpreter to its end."""
+    start = 0
+    while True:
+        end = min(start + _WINDOW, len(text))
+        run = _RUN.search(text, start, end)
+        if run is None:
+            if end == len(text):
+                return
+            # One with seven digits before the end would have been found.
+            start = end - _SHORTEST
+            continue
+        first, last = run.span()
+        while end < len(text) and last >= end - _LOOKS_ON:
+            end = min(end + _WINDOW, len(text))
+            more = _MORE.match(text, last, end)
+            last = last if more is None else more.end()
+        yield first, last
+        start = last
 
 
 def _whole_word(text: str, start: int, end: int) -> tuple[int, int]:

@@ -9,13 +9,16 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from weighbridge.config.deadline import Deadline
+from weighbridge.config.offload import MASKING
 from weighbridge.masking.detector_child import ChildLost
 from weighbridge.masking.entities import Span
 from weighbridge.masking.errors import MaskingRefused, Reason
-from weighbridge.masking.slices import Piece, Slice, cost, cut, unite
+from weighbridge.masking.slices import TEXT_COST, Piece, Slice, cost, cut, unite
 
 log = logging.getLogger(__name__)
 
+_INLINE_COST = 32_000
+"""What a request costs, in characters, up to which its texts are cut up and its spans united on the event loop."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 30.0
 
 
@@ -29,16 +32,18 @@ class Child(Protocol):
     async def kill(self) -> None: ...
 
 
-class _Job:
-    __slots__ = ("_count", "_found", "_unanswered", "cost", "found", "owner", "slices")
+Found = tuple[Piece, list[Span]]
+"""A piece of a text and what was found in it."""
 
-    def __init__(self, texts: Sequence[str], owner: str, found: asyncio.Future[list[list[Span]]]) -> None:
-        self._count = len(texts)
-        self._found: list[tuple[Piece, list[Span]]] = []
+
+class _Job:
+    __slots__ = ("_found", "_unanswered", "cost", "found", "owner", "slices")
+
+    def __init__(self, slices: list[Slice], owner: str, found: asyncio.Future[list[Found]]) -> None:
+        self._found: list[Found] = []
         self.owner = owner
         self.found = found
-        self.slices = cut(texts)
-        self.slices.reverse()
+        self.slices = slices[::-1]
         self._unanswered = len(self.slices)
         self.cost = sum(map(cost, self.slices))
 
@@ -47,7 +52,7 @@ class _Job:
         self._found.extend(zip(part, spans, strict=True))
         self._unanswered -= 1
         if not self._unanswered and not self.found.done():
-            self.found.set_result(unite(self._count, self._found))
+            self.found.set_result(self._found)
 
     def refuse(self, reason: Reason) -> None:
         if not self.found.done():
@@ -117,9 +122,14 @@ class DetectorPool:
         Raises:
             MaskingRefused: `overloaded`, `timeout` or `detector_failed`.
         """
+        long = sum(map(len, texts)) + len(texts) * TEXT_COST > _INLINE_COST
+        slices = await MASKING.run(cut, texts) if long else cut(texts)
+        found = await self._find(_Job(slices, owner, asyncio.get_running_loop().create_future()), deadline)
+        return await MASKING.run(unite, len(texts), found) if long else unite(len(texts), found)
+
+    async def _find(self, job: _Job, deadline: Deadline) -> list[Found]:
         if not self._live and not self._hopeful:
             raise MaskingRefused("detector_failed")
-        job = _Job(texts, owner, asyncio.get_running_loop().create_future())
         if len(self._jobs) >= self._max_queue:
             largest = max(self._jobs, key=lambda held: held.cost, default=job)
             if largest.cost <= job.cost:
@@ -137,7 +147,7 @@ class DetectorPool:
             job.slices.clear()
             if job in self._jobs:
                 self._jobs.remove(job)
-            self._forget(owner)
+            self._forget(job.owner)
 
     def _forget(self, owner: str) -> None:
         if all(job.owner != owner for job in self._jobs):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import hmac
 import logging
 import secrets
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -16,6 +16,7 @@ import msgspec
 from weighbridge.config.clock import Clock
 from weighbridge.config.deadline import Deadline
 from weighbridge.config.errors import InvalidRequest
+from weighbridge.config.offload import MASKING, is_small
 from weighbridge.config.settings import MaskingSettings
 from weighbridge.masking.backstop import leftovers
 from weighbridge.masking.body import Plan, plan_body, with_instruction
@@ -31,8 +32,8 @@ from weighbridge.masking.walker import Leaf, Walker, Whole, render
 log = logging.getLogger(__name__)
 
 
-_THREAD_ABOVE_CHARS = 16_000
-"""Characters of a request above which its masked body is put together in a thread."""
+_INLINE_NODES, _INLINE_CHARS = 500, 16_000
+"""Values and characters of a request up to which its masked body is put together on the event loop."""
 
 
 class Masker:
@@ -115,16 +116,25 @@ class Masker:
         conversation: str,
         deadline: Deadline,
     ) -> MaskedRequest:
-        walker = Walker(self._settings.max_chars)
-        plan = plan_body(body, walker, upstream_model, derive_key(self._secret, "ids", conversation))
+        # Long requests take tens of milliseconds before and after the detectors, which other streams would feel.
+        long = not is_small(body, nodes=_INLINE_NODES, chars=_INLINE_CHARS)
+        planning = partial(
+            _plan,
+            body,
+            self._settings.max_chars,
+            upstream_model,
+            derive_key(self._secret, "ids", conversation),
+        )
+        walker, plan = await MASKING.run(planning) if long else planning()
         found = await self._pool.find(walker.texts, deadline, owner=conversation)
         mint = Mint(derive_key(self._secret, "placeholders", conversation))
-        if sum(map(len, walker.texts)) > _THREAD_ABOVE_CHARS:
-            # Long requests take tens of milliseconds here, which other streams would feel.
-            outward = await asyncio.to_thread(_fill_in, plan, walker, found, mint)
-        else:
-            outward = _fill_in(plan, walker, found, mint)
-        final = msgspec.json.encode(outward)
+        sealing = partial(self._seal, request_id, plan, walker, found, mint)
+        return await MASKING.run(sealing) if long else sealing()
+
+    def _seal(
+        self, request_id: str, plan: Plan, walker: Walker, found: list[list[Span]], mint: Mint
+    ) -> MaskedRequest:
+        final = msgspec.json.encode(_fill_in(plan, walker, found, mint))
         return seal_request(
             request_id=request_id,
             body=final,
@@ -134,6 +144,11 @@ class Masker:
             body_hash=keyed_hash(self._secret, final),
             vault=mint.vault(plan.json_answer),
         )
+
+
+def _plan(body: dict[str, Any], max_chars: int, upstream_model: str, id_key: bytes) -> tuple[Walker, Plan]:
+    walker = Walker(max_chars)
+    return walker, plan_body(body, walker, upstream_model, id_key)
 
 
 def keyed_hash(secret: bytes, body: bytes) -> str:

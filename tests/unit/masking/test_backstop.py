@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
+import re
 import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from weighbridge.masking import backstop
 from weighbridge.masking.backstop import leftovers
 
 
@@ -103,3 +106,38 @@ def test_hostile_text_takes_linear_time(piece: str) -> None:
     before = time.process_time()
     leftovers(text)
     assert time.process_time() - before < 3
+
+
+@pytest.mark.parametrize("alphabet", ["0123456789", "01 ,.-", "1,  x", "1+( ", "1①,::~x", "12345,678 -.x()+"])
+@pytest.mark.parametrize("window", [70, 100, 129])
+def test_searching_in_pieces_finds_what_searching_at_once_does(
+    alphabet: str, window: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backstop, "_WINDOW", window)
+    rng = random.Random(window)
+    for _ in range(500):
+        text = "".join(rng.choices(alphabet, k=rng.randrange(600)))
+        assert list(backstop._runs(text)) == [run.span() for run in backstop._RUN.finditer(text)]
+
+
+@pytest.mark.parametrize("unit", ["word ", "111111x", "1", "1-", "1 1 1 1 1 1    "])
+def test_no_search_holds_the_interpreter_for_long(unit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A search is one piece of work for the interpreter: what is counted is how far each may look.
+    reach: list[int] = []
+
+    class Noting:
+        def __init__(self, pattern: re.Pattern[str]) -> None:
+            self._pattern = pattern
+
+        def search(self, text: str, start: int, end: int) -> re.Match[str] | None:
+            reach.append(end - start)
+            return self._pattern.search(text, start, end)
+
+        def match(self, text: str, start: int, end: int) -> re.Match[str] | None:
+            reach.append(end - start)
+            return self._pattern.match(text, start, end)
+
+    for name in ("_RUN", "_MORE"):
+        monkeypatch.setattr(backstop, name, Noting(getattr(backstop, name)))
+    list(backstop._runs((unit * 200_000)[:200_000]))
+    assert max(reach) <= 20_000

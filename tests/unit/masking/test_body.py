@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from weighbridge.config.clock import SystemClock
 from weighbridge.config.deadline import Deadline
 from weighbridge.config.errors import InvalidRequest
 from weighbridge.config.settings import MaskingSettings
+from weighbridge.masking import masker as masker_module
 from weighbridge.masking.body import INSTRUCTION
 from weighbridge.masking.entities import PLACEHOLDER
 from weighbridge.masking.errors import MaskingRefused
@@ -369,6 +371,33 @@ async def test_the_same_history_masks_to_the_same_bytes_in_one_conversation(mask
     assert first.body == again.body
     assert first.body != other.body
     assert first.body_hash == again.body_hash
+
+
+async def test_a_long_request_is_put_together_in_a_thread_and_comes_out_the_same(
+    masker: Masker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside: list[bool] = []
+
+    def noting(work: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(*args: Any, **more: Any) -> Any:
+            beside.append(threading.current_thread() is not threading.main_thread())
+            return work(*args, **more)
+
+        return noted
+
+    for name in ("plan_body", "_fill_in", "seal_request"):
+        monkeypatch.setattr(masker_module, name, noting(getattr(masker_module, name)))
+    bodies = [{"messages": [{"role": "user", "content": f"{n} {SECRET}"} for n in range(200)]}, SITES["user"]]
+    inline = [await mask(masker, body) for body in bodies]
+    assert beside == [True] * 3 + [False] * 3
+    for limit in ("_INLINE_NODES", "_INLINE_CHARS"):
+        with monkeypatch.context() as patch:
+            patch.setattr(masker_module, limit, 0)
+            again = [await mask(masker, body) for body in bodies]
+        assert beside[6:] == [True] * 6
+        del beside[6:]
+        assert [masked.body for masked in again] == [masked.body for masked in inline]
+        assert all(map(verify, again))
 
 
 async def test_the_request_is_not_changed(masker: Masker) -> None:

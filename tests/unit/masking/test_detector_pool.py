@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,8 +13,10 @@ import pytest
 from tests.unit.masking.fakes import Children
 from weighbridge.config.clock import SystemClock
 from weighbridge.config.deadline import Deadline
+from weighbridge.masking import detector_pool as pool_module
 from weighbridge.masking.detector_pool import DetectorPool
 from weighbridge.masking.errors import MaskingRefused, Reason
+from weighbridge.masking.slices import Slice, cut
 
 pytestmark = pytest.mark.slow
 
@@ -209,3 +212,43 @@ async def test_a_small_request_takes_the_place_of_the_largest_in_a_full_queue() 
         assert await refusal(large) == "overloaded"
         child.free.set()
         assert await running == await small == [[]]
+
+
+async def test_long_texts_are_cut_and_united_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    beside: list[bool] = []
+
+    def noting(work: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(*args: Any) -> Any:
+            beside.append(threading.current_thread() is not threading.main_thread())
+            return work(*args)
+
+        return noted
+
+    for name in ("cut", "unite"):
+        monkeypatch.setattr(pool_module, name, noting(getattr(pool_module, name)))
+    long = "a XXbXX c " * 5_000
+    async with pool_of(Children()) as pool:
+        assert await pool.find(["a XXbXX c"], soon()) == [[(2, 7, "PHONE")]]
+        assert beside == [False, False]
+        (spans,) = await pool.find([long], soon())
+        assert spans == [(at + 2, at + 7, "PHONE") for at in range(0, len(long), 10)]
+        await pool.find(["short"] * 1_000, soon())
+        assert beside[2:] == [True] * 4
+
+
+async def test_a_pool_that_ends_while_a_text_is_cut_refuses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    go, cutting = threading.Event(), threading.Event()
+
+    def slowly(texts: Sequence[str]) -> list[Slice]:
+        cutting.set()
+        assert go.wait(10)
+        return cut(texts)
+
+    monkeypatch.setattr(pool_module, "cut", slowly)
+    async with pool_of(Children()) as pool:
+        asked = asyncio.create_task(refusal(pool.find(["word " * 20_000], soon())))
+        while not cutting.is_set():
+            await asyncio.sleep(0.001)
+        await pool.close()
+        go.set()
+        assert await asked == "detector_failed"
