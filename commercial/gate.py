@@ -17,11 +17,11 @@ import msgspec
 from weighbridge.commercial.answer import DONE, StreamReading, error_code, read_document, retry_after
 from weighbridge.commercial.errors import REFUSALS, SealBroken, UpstreamFailed, UpstreamRefused
 from weighbridge.commercial.exchange import Exchange, open_session
-from weighbridge.commercial.sse import EventTooLarge, SseParser
 from weighbridge.config.clock import Clock
 from weighbridge.config.deadline import Deadline
 from weighbridge.config.ids import IdFactory
 from weighbridge.config.settings import CommercialSettings
+from weighbridge.config.sse import EventTooLarge, SseParser
 from weighbridge.config.usage import TokenMeter
 from weighbridge.masking.request import MaskedRequest
 from weighbridge.masking.seal import verify

@@ -13,7 +13,7 @@ from weighbridge.gateway.admin import add_admin
 from weighbridge.gateway.auth import Authenticator
 from weighbridge.gateway.errors import error_answer, internal_error, method_not_allowed, unknown_path
 from weighbridge.gateway.health import readiness
-from weighbridge.gateway.models import list_models
+from weighbridge.gateway.models import list_models, model_names
 from weighbridge.gateway.openapi import with_chat_route
 from weighbridge.gateway.parts import Parts
 from weighbridge.gateway.web import credentials, json_response
@@ -39,7 +39,7 @@ def make_api(
     _add_health(api, parts)
     _add_metrics(api, parts, auth)
     add_admin(api, parts, auth)
-    with_chat_route(api)
+    with_chat_route(api, model_names(parts))
     return api
 
 

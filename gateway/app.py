@@ -12,6 +12,7 @@ from weighbridge.gateway.auth import Authenticator
 from weighbridge.gateway.chat import ChatRoute
 from weighbridge.gateway.front import Front
 from weighbridge.gateway.lifespan import running
+from weighbridge.gateway.models import model_names
 from weighbridge.gateway.parts import EngineFactory, Parts, build_parts
 
 __all__ = ["EngineFactory", "Parts", "build_parts", "create_app"]
@@ -31,6 +32,7 @@ def create_app(parts: Parts, *, on_first_ready: Callable[[], None] = lambda: Non
         clock=parts.clock,
         new_id=parts.ids.new,
         underway=parts.underway,
+        models=model_names(parts),
         max_body_bytes=server.max_body_bytes,
         slow_reader_timeout_s=server.slow_reader_timeout_s,
         slow_readers=parts.metrics.slow_reader_aborts_total,

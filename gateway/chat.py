@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from starlette.types import Receive, Scope, Send
 
 from weighbridge.config.clock import Clock
 from weighbridge.config.errors import ApiError, InvalidRequest
-from weighbridge.config.roads import MODEL_NAMES
 from weighbridge.gateway.auth import Authenticator, HeaderMap, header_map
 from weighbridge.gateway.body import declared_length, decode_object, read_body
 from weighbridge.gateway.errors import error_answer, internal_error, log_unexpected, shutting_down
 from weighbridge.gateway.sink import AsgiSink, Counter
 from weighbridge.gateway.underway import Underway
+from weighbridge.gateway.wishes import read_wishes
 from weighbridge.router.admitted import Admitted, ClientGone, Header, Sink
 from weighbridge.router.answer import error_body
 
@@ -42,6 +42,7 @@ class ChatRoute:
 
     Args:
         new_id: makes request ids.
+        models: the names a request may ask for.
         max_body_bytes, slow_reader_timeout_s: from the `server` settings.
         slow_readers: counts answers given up because nobody read them.
     """
@@ -54,6 +55,7 @@ class ChatRoute:
         clock: Clock,
         new_id: Callable[[], str],
         underway: Underway,
+        models: Sequence[str],
         max_body_bytes: int,
         slow_reader_timeout_s: float,
         slow_readers: Counter,
@@ -63,6 +65,7 @@ class ChatRoute:
         self._clock = clock
         self._new_id = new_id
         self._underway = underway
+        self._models = tuple(models)
         self._max_body_bytes = max_body_bytes
         self._slow_reader_timeout_s = slow_reader_timeout_s
         self._slow_readers = slow_readers
@@ -98,9 +101,10 @@ class ChatRoute:
         if self._underway.draining:
             raise shutting_down()
         caller = self._auth.api(headers, scope.get("client"))
+        wishes = read_wishes(headers)
         raw = await read_body(receive, headers, self._max_body_bytes)
         body = await decode_object(raw)
-        model = check_body(body)
+        model = check_body(body, self._models)
         request = Admitted(
             request_id=request_id,
             body=body,
@@ -111,6 +115,8 @@ class ChatRoute:
             key_id=caller.key_id,
             admitted_at=self._clock.monotonic(),
             admitted_ns=self._clock.wall_ns(),
+            max_queue_ms=wishes.max_queue_ms,
+            batch=wishes.batch,
         )
         await self._serve(request, receive, sink)
 
@@ -186,7 +192,7 @@ async def _watch(receive: Receive, sink: AsgiSink, cancel: Callable[[], object])
         cancel()
 
 
-def check_body(body: dict[str, Any]) -> str:
+def check_body(body: dict[str, Any], models: Sequence[str]) -> str:
     """Check what routing needs; everything else is the engine's or the provider's to judge.
 
     Returns:
@@ -199,12 +205,12 @@ def check_body(body: dict[str, Any]) -> str:
     model = body.get("model")
     if not isinstance(model, str):
         raise InvalidRequest(
-            f"'model' must be one of: {', '.join(MODEL_NAMES)}.", code="invalid_model", param="model"
+            f"'model' must be one of: {', '.join(models)}.", code="invalid_model", param="model"
         )
-    if model not in MODEL_NAMES:
+    if model not in models:
         raise ApiError(
             404,
-            f"There is no such model here. The models are: {', '.join(MODEL_NAMES)}.",
+            f"There is no such model here. The models are: {', '.join(models)}.",
             type="invalid_request_error",
             code="model_not_found",
             param="model",

@@ -38,7 +38,7 @@ def readiness(parts: Parts) -> tuple[bool, dict[str, Any]]:
     }
     can_answer = not parts.underway.draining and (outward or any(tier["ready"] for tier in tiers.values()))
     # Masking and the gate matter only where something is meant to leave.
-    wanted = [tier["ready"] for tier in tiers.values()] + [parts.ledger.healthy]
+    wanted = [tier["whole"] for tier in tiers.values()] + [parts.ledger.healthy]
     if parts.gate.configured:
         wanted.append(parts.masker.ready)
     status = "not_ready" if not can_answer else "ready" if all(wanted) else "degraded"

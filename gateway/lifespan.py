@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -10,28 +11,31 @@ from contextlib import asynccontextmanager
 from weighbridge.config.errors import ConfigError
 from weighbridge.gateway.errors import log_unexpected
 from weighbridge.gateway.parts import Parts
+from weighbridge.observability import loop_lag
 from weighbridge.pool.engine import EngineStartFailed
 
 log = logging.getLogger("weighbridge.gateway")
-
-_READY_POLL_S = 0.2
 
 
 @asynccontextmanager
 async def running(parts: Parts, on_first_ready: Callable[[], None] = lambda: None) -> AsyncIterator[None]:
     """Run the parts.
 
-    The loading of models, the policy watch and the progress rows are background tasks. At the end the tasks go
-    first, then pool, gate, masker, ledger and state: each is closed before what it writes to.
+    The loading of models, the policy watch, the progress rows and the watch on the event loop are background tasks.
+    At the end the tasks go first, then pool, gate, masker, ledger and state: each is closed before what it writes to.
 
     Args:
         on_first_ready: called once, when the first tier can serve.
     """
+    # What was imported stays for good. A full collection would walk through it each time, tens of milliseconds, while
+    # every stream waits.
+    gc.freeze()
     tasks = [
         asyncio.create_task(_bring_up(parts), name="bring-up"),
         asyncio.create_task(_first_ready(parts, on_first_ready), name="first-ready"),
         asyncio.create_task(parts.policies.watch(), name="policy-watch"),
         asyncio.create_task(parts.dispatch.note_progress(), name="progress"),
+        asyncio.create_task(loop_lag.watch(parts.clock, parts.metrics), name="loop-lag"),
     ]
     try:
         yield
@@ -78,6 +82,5 @@ async def _bring_up(parts: Parts) -> None:
 
 
 async def _first_ready(parts: Parts, on_first_ready: Callable[[], None]) -> None:
-    while not any(tier["ready"] for tier in parts.pool.status()):  # noqa: ASYNC110 (readiness has no event)
-        await asyncio.sleep(_READY_POLL_S)
+    await parts.pool.first_ready()
     on_first_ready()

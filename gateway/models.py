@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from weighbridge.config.roads import AUTO, COMMERCIAL, LOCAL_ROADS, Road
+from weighbridge.config.roads import AUTO, COMMERCIAL, LOCAL_ROADS, MODEL_NAMES, Road
 from weighbridge.gateway.health import commercial_open, readiness
 from weighbridge.gateway.parts import Parts
+from weighbridge.pool.tier import Tier
+
+
+def model_names(parts: Parts) -> tuple[str, ...]:
+    """The names a request may ask for: the roads, whether this deployment has them or not, and the adapters."""
+    return (*MODEL_NAMES, *(name for tier in parts.settings.tiers.values() for name in tier.lora_adapters))
 
 
 def list_models(parts: Parts) -> list[dict[str, Any]]:
     """OpenAI model objects, each with a `weighbridge` object beside the usual fields."""
     models = [_auto(parts)]
-    models += [_local(parts, road) for road in LOCAL_ROADS if parts.pool.tier(road) is not None]
+    for road in LOCAL_ROADS:
+        if (tier := parts.pool.tier(road)) is not None:
+            models.append(_local(parts, road))
+            models += [_adapter(parts, tier, name) for name in tier.adapters]
     if parts.gate.configured:
         models.append(_commercial(parts))
     return models
@@ -54,6 +63,18 @@ def _local(parts: Parts, road: Road) -> dict[str, Any]:
         "note": note,
     }
     return _model(parts, road, about)
+
+
+def _adapter(parts: Parts, tier: Tier, name: str) -> dict[str, Any]:
+    about = {
+        "serves": tier.model,
+        "adapter_of": tier.road,
+        "embedded": tier.embedded,
+        "ready": tier.ready,
+        "max_model_len": tier.max_model_len,
+        "note": "A fine-tuned adapter on the model of that tier.",
+    }
+    return _model(parts, name, about)
 
 
 def _commercial(parts: Parts) -> dict[str, Any]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI
 
-from weighbridge.config.roads import MODEL_NAMES
+from weighbridge.policies.schema import MAX_QUEUE_LOCK_MS
 
 _HEADERS = {
     "x-weighbridge-request-id": "The id of the request in every record and log line.",
@@ -14,7 +15,7 @@ _HEADERS = {
     "x-weighbridge-score": "The difficulty, 0 to 1.",
     "x-weighbridge-task": "The kind of task that was recognised.",
     "x-weighbridge-policy": "The policy version the request was decided under.",
-    "x-weighbridge-attempts": "Roads tried.",
+    "x-weighbridge-attempts": "Backends tried.",
     "x-weighbridge-queue-ms": "Milliseconds spent waiting for a slot.",
     "x-weighbridge-reason": "The last reason of the decision, such as the bound or the task row that decided.",
 }
@@ -36,26 +37,40 @@ _ERROR: dict[str, Any] = {
     },
 }
 
-_REQUEST: dict[str, Any] = {
-    "type": "object",
-    "required": ["model", "messages"],
-    "additionalProperties": True,
-    "description": "OpenAI's chat completions body. Fields not named here go to the model's server as they are.",
-    "properties": {
-        "model": {"type": "string", "enum": list(MODEL_NAMES)},
-        "messages": {
-            "type": "array",
-            "minItems": 1,
-            "items": {
-                "type": "object",
-                "required": ["role"],
-                "additionalProperties": True,
-                "properties": {"role": {"type": "string"}},
-            },
-        },
-        "stream": {"type": ["boolean", "null"], "default": False},
-    },
+_WISHES = {
+    "x-weighbridge-max-queue-ms": (
+        "Milliseconds to wait for a slot at most; can only shorten the policy's wait. 0 does not wait.",
+        {"type": "integer", "minimum": 0, "maximum": MAX_QUEUE_LOCK_MS},
+    ),
+    "x-weighbridge-priority": (
+        "`batch` lets interactive requests go first.",
+        {"type": "string", "enum": ["interactive", "batch"]},
+    ),
 }
+
+
+def _request(models: Sequence[str]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "required": ["model", "messages"],
+        "additionalProperties": True,
+        "description": "OpenAI's chat completions body. Fields not named here go to the model's server as they are.",
+        "properties": {
+            "model": {"type": "string", "enum": list(models)},
+            "messages": {
+                "type": "array",
+                "minItems": 1,
+                "items": {
+                    "type": "object",
+                    "required": ["role"],
+                    "additionalProperties": True,
+                    "properties": {"role": {"type": "string"}},
+                },
+            },
+            "stream": {"type": ["boolean", "null"], "default": False},
+        },
+    }
+
 
 _REFUSALS = {
     "400": "The request is wrong; `code` says how.",
@@ -71,21 +86,25 @@ _REFUSALS = {
 }
 
 
-def with_chat_route(api: FastAPI) -> None:
-    """Add `POST /v1/chat/completions` to the schema of `api`."""
+def with_chat_route(api: FastAPI, models: Sequence[str]) -> None:
+    """Add `POST /v1/chat/completions` to the schema of `api`.
+
+    Args:
+        models: the names a request may ask for.
+    """
     plain = api.openapi
 
     def schema() -> dict[str, Any]:
         if api.openapi_schema is None:
             made = plain()
-            made["paths"]["/v1/chat/completions"] = {"post": _operation()}
+            made["paths"]["/v1/chat/completions"] = {"post": _operation(models)}
             api.openapi_schema = made
         return api.openapi_schema
 
     api.openapi = schema  # type: ignore[method-assign]
 
 
-def _operation() -> dict[str, Any]:
+def _operation(models: Sequence[str]) -> dict[str, Any]:
     headers = {name: {"description": text, "schema": {"type": "string"}} for name, text in _HEADERS.items()}
     refusals = {
         status: {"description": text, "content": {"application/json": {"schema": _ERROR}}}
@@ -95,7 +114,11 @@ def _operation() -> dict[str, Any]:
         "tags": ["completions"],
         "summary": "Answer a conversation on the cheapest road that can carry it",
         "operationId": "create_chat_completion",
-        "requestBody": {"required": True, "content": {"application/json": {"schema": _REQUEST}}},
+        "parameters": [
+            {"name": name, "in": "header", "required": False, "description": text, "schema": schema}
+            for name, (text, schema) in _WISHES.items()
+        ],
+        "requestBody": {"required": True, "content": {"application/json": {"schema": _request(models)}}},
         "responses": {
             "200": {
                 "description": "A `chat.completion` document, or with `stream` its events.",

@@ -23,9 +23,11 @@ from weighbridge.pool.engine import Engine
 from weighbridge.pool.pool import Pool
 from weighbridge.pool.tier import Tier
 from weighbridge.router.dispatch import Dispatch
+from weighbridge.router.lifecycle import Limits
 from weighbridge.state.store import StateStore
 
-EngineFactory = Callable[[Road, TierSettings], Engine]
+EngineFactory = Callable[[Road, TierSettings, str], Engine]
+"""Makes the engine of one worker: the tier's name, its settings narrowed to the worker, the worker's name."""
 
 LEDGER_FILE = "ledger.sqlite3"
 STATE_FILE = "state.sqlite3"
@@ -63,7 +65,7 @@ def build_parts(
     """Make the parts and open the files of the state folder. Loads no model and starts no process.
 
     Args:
-        engine_factory: makes a tier's engine; None takes the pool's own.
+        engine_factory: makes a worker's engine, again for every restart; None takes the pool's own.
 
     Raises:
         ConfigError: settings, policy or a model folder are wrong; nothing stays open.
@@ -77,10 +79,10 @@ def build_parts(
         Tier(
             road,
             settings.tiers[road],
-            make_engine(road, settings.tiers[road]),
+            partial(make_engine, road),
             clock,
             metrics,
-            start_timeout_s=settings.pool.start_timeout_s,
+            pool=settings.pool,
         )
         for road in LOCAL_ROADS
         if road in settings.tiers
@@ -109,6 +111,7 @@ def build_parts(
             metrics=metrics,
             clock=clock,
             request_timeout_s=settings.server.request_timeout_s,
+            limits=Limits(settings.server.keep_alive_comment_s, settings.pool.continue_wait_s),
             commercial=settings.commercial,
         )
         opened.pop_all()

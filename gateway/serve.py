@@ -46,7 +46,7 @@ def serve(
                 server_settings.host, sock.getsockname()[1], settings.server.tls_certfile is not None
             )
             server = _server(parts, lambda: announce(first_request(settings, url)))
-            if engine_factory is None:
+            if engine_factory is None and not all(tier.endpoints for tier in settings.tiers.values()):
                 local_engines.preload()
             listen(sock)
             _say_hello(settings, url)
@@ -79,7 +79,9 @@ def _say_hello(settings: Settings, url: str) -> None:
     log.info("listening on %s; models are still loading, GET /health/ready tells", url)
     if not settings.auth.keys:
         log.warning("no API key is configured (auth.keys): only programs on this machine may call")
-    embedded = [name for name, tier in settings.tiers.items() if tier.model_path is None]
+    embedded = [
+        name for name, tier in settings.tiers.items() if tier.model_path is None and not tier.endpoints
+    ]
     if embedded:
         log.warning(
             "%s: served by the small embedded model, good for trying Weighbridge out and not for real answers",

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Final, Generic, TypeVar
 
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -121,14 +122,21 @@ class Family(Generic[T]):
     Args:
         make: makes one child.
         labels: label names and the closed set of values each may have.
+        ahead: make every child at once, so that what has not happened yet shows as 0. Without it a child is there from
+            its first use on: for large sets of which few are used.
     """
 
-    def __init__(self, make: Callable[[], T], labels: Mapping[str, Sequence[str]]) -> None:
+    def __init__(
+        self, make: Callable[[], T], labels: Mapping[str, Sequence[str]], *, ahead: bool = True
+    ) -> None:
         self.names = tuple(labels)
         self._make: Callable[[], T] = make
         self._allowed = tuple(frozenset(values) for values in labels.values())
-        self._children: dict[tuple[str, ...], T] = {values: make() for values in product(*labels.values())}
+        self._children: dict[tuple[str, ...], T] = (
+            {values: make() for values in product(*labels.values())} if ahead else {}
+        )
         self._lock = threading.Lock()
+        self.kind: type[Counter] | type[Gauge] | type[Histogram] = type(make())
 
     def labels(self, *values: str, **named: str) -> T:
         """The child for these label values, by position or by name; unknown values become `other`.
@@ -143,17 +151,25 @@ class Family(Generic[T]):
             if values or named.keys() != set(self.names):
                 raise ValueError(f"the labels are {', '.join(self.names)}")
             values = tuple(named[name] for name in self.names)
-        if len(values) != len(self.names):
-            raise ValueError(f"the labels are {', '.join(self.names)}")
-        known = tuple(
-            value if value in allowed else OTHER for value, allowed in zip(values, self._allowed, strict=True)
-        )
+        known = self._known(values)
         with self._lock:
             return self._children.setdefault(known, self._make())
+
+    def remove(self, *values: str) -> None:
+        """Show these label values no more, until they are used again. Whoever kept the child writes to nobody."""
+        with self._lock:
+            self._children.pop(self._known(values), None)
 
     def children(self) -> list[tuple[tuple[str, ...], T]]:
         with self._lock:
             return list(self._children.items())
+
+    def _known(self, values: tuple[str, ...]) -> tuple[str, ...]:
+        if len(values) != len(self.names):
+            raise ValueError(f"the labels are {', '.join(self.names)}")
+        return tuple(
+            value if value in allowed else OTHER for value, allowed in zip(values, self._allowed, strict=True)
+        )
 
 
 class Info:
@@ -175,43 +191,62 @@ class Info:
 Instrument = Counter | Gauge | Histogram | Info | Family[Counter] | Family[Gauge] | Family[Histogram]
 
 
-class InstrumentCollector:
-    """Shows instruments to a prometheus_client registry."""
+I = TypeVar("I", bound=Instrument)  # noqa: E741
 
-    def __init__(self) -> None:
+
+class InstrumentSet:
+    """Instruments by name, in a registry of their own.
+
+    Args:
+        prefix: what every name begins with.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self.registry = CollectorRegistry(auto_describe=False)
+        self._prefix = prefix
         self._shown: dict[str, tuple[str, Instrument]] = {}
+        self.registry.register(self)
 
-    def add(self, name: str, text: str, instrument: Instrument) -> None:
-        self._shown[name] = (text, instrument)
+    def add(self, name: str, text: str, instrument: I) -> I:
+        """Show `instrument` from now on; `text` says what it counts. Returns it."""
+        self._shown[self._prefix + name] = (text, instrument)
+        return instrument
+
+    @property
+    def names(self) -> list[str]:
+        """Names of what is shown, in order."""
+        return list(self._shown)
 
     def collect(self) -> Iterator[Metric]:
+        """What prometheus_client asks for at a scrape."""
         for name, (text, instrument) in self._shown.items():
             if isinstance(instrument, Info):
                 yield InfoMetricFamily(name, text, instrument.as_labels())
             elif isinstance(instrument, Family):
-                yield _metric(name, text, instrument.names, instrument.children())
+                yield _metric(name, text, instrument.kind, instrument.names, instrument.children())
             else:
-                yield _metric(name, text, (), [((), instrument)])
+                yield _metric(name, text, type(instrument), (), [((), instrument)])
 
 
 def _metric(
     name: str,
     text: str,
+    kind: type[Counter] | type[Gauge] | type[Histogram],
     labels: Sequence[str],
     children: Sequence[tuple[tuple[str, ...], Counter | Gauge | Histogram]],
 ) -> Metric:
-    histogram = HistogramMetricFamily(name, text, labels=labels)
-    counter = CounterMetricFamily(name, text, labels=labels)
-    gauge = GaugeMetricFamily(name, text, labels=labels)
-    family: Metric = gauge
+    if issubclass(kind, Histogram):
+        histogram = HistogramMetricFamily(name, text, labels=labels)
+        for values, child in children:
+            if isinstance(child, Histogram):
+                histogram.add_metric(values, *child.snapshot())
+        return histogram
+    family: CounterMetricFamily | GaugeMetricFamily = (
+        CounterMetricFamily(name, text, labels=labels)
+        if issubclass(kind, Counter)
+        else GaugeMetricFamily(name, text, labels=labels)
+    )
     for values, child in children:
-        if isinstance(child, Histogram):
-            buckets, total = child.snapshot()
-            histogram.add_metric(values, buckets, total)
-            family = histogram
-        elif isinstance(child, Counter):
-            counter.add_metric(values, child.value)
-            family = counter
-        else:
-            gauge.add_metric(values, child.value)
+        if not isinstance(child, Histogram):
+            family.add_metric(values, child.value)
     return family

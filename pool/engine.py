@@ -1,17 +1,37 @@
 """The port between the pool and whatever makes tokens.
 
-Two implementations share it and its contract test: `pool.vllm_engine.VllmEngine` and, in the tests alone, the
-fake engine.
+Its implementations share a contract test: `pool.vllm_engine.VllmEngine`, `pool.http_engine.HttpEngine` as far as a
+model on another machine allows, and, in the tests alone, the fake engine.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from weighbridge.config.errors import ApiError
 from weighbridge.config.usage import TokenMeter
+
+
+@dataclass(slots=True)
+class Trail:
+    """A streamed answer as far as it was handed over: what another engine of the same model needs to go on with it.
+
+    The engine adds to it before it hands an event over, and only for a call that has one choice.
+    """
+
+    token_ids: list[int] = field(default_factory=list)
+    """Ids of the answer's tokens so far; always ids, since text may be cut into other tokens the second time."""
+    text_chars: int = 0
+    """Characters of their text that were handed over. The last tokens may hold more: half a character, or what could be
+    the beginning of a stop text."""
+    prompt_tokens: int = 0
+    """Tokens of the prompt alone."""
+    created: int = 0
+    """The `created` of the answer's events, seconds since 1970."""
+    lost: bool = False
+    """Set by an engine when the answer cannot be continued from token ids: a tool call has begun, say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +43,18 @@ class EngineCall:
         body: an OpenAI chat-completions body, unknown fields included; `model` is replaced by the engine.
             Engines do not change it.
         meter: counts prompt, cached and completion tokens as they are made, over all choices.
+        adapter: name of the LoRA adapter to answer with, one of the engine's; None is the model itself.
+        trail: only for `stream`. An empty one is filled. One that is not empty makes the call a continuation: the
+            stream begins with the next token, gives no event for the role, and ends as the whole answer would
+            (`max_tokens` counts the tokens of the trail, usage is that of the whole answer). The meter gets what this
+            engine did: the prompt with the trail's tokens, and the new tokens.
     """
 
     request_id: str
     body: dict[str, Any]
     meter: TokenMeter
+    adapter: str | None = None
+    trail: Trail | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +63,8 @@ class EngineLoad:
 
     unfinished: int
     queued_tokens: int
+    made: int = 0
+    """Tokens handed over since the engine was started: where it stands still with work at hand, nothing moves."""
 
 
 class EngineUnavailable(ApiError):
@@ -71,6 +100,11 @@ class Engine(Protocol):
         ...
 
     @property
+    def kv_tokens(self) -> int | None:
+        """Tokens the engine's KV cache holds, once it is started; None where that is not known."""
+        ...
+
+    @property
     def alive(self) -> bool:
         """False once the engine has died or was closed. True before it is started; says nothing about hanging."""
         ...
@@ -82,6 +116,10 @@ class Engine(Protocol):
             ConfigError: the settings, the model folder or the installation are wrong.
             EngineStartFailed: the engine did not come up.
         """
+        ...
+
+    async def died(self) -> None:
+        """Return once the engine has died by itself after it was started; `close` is no death. May be cancelled."""
         ...
 
     async def warm(self) -> None:
@@ -109,7 +147,8 @@ class Engine(Protocol):
         """The answer as complete Server-Sent Events, each `data: {...}\\n\\n`, without the final `[DONE]`.
 
         The iterator ends normally only when the engine finished the answer; everything else raises. An error
-        is never yielded as an event.
+        is never yielded as an event. `EngineUnavailable` after some events may be answered by another engine with the
+        call's trail.
         """
         ...
 

@@ -13,15 +13,23 @@ from weighbridge.pool.engine import Engine
 log = logging.getLogger("weighbridge.pool")
 
 
-def make_engine(road: Road, settings: TierSettings, clock: Clock, metrics: Metrics) -> Engine:
-    """Make a tier's engine; loads nothing yet.
+def make_engine(road: Road, settings: TierSettings, worker: str, clock: Clock, metrics: Metrics) -> Engine:
+    """Make a worker's engine; loads nothing yet.
+
+    Args:
+        settings: the tier's, narrowed to this worker.
+        worker: its name.
 
     Raises:
         ConfigError: something is wrong that can be seen without loading anything.
     """
+    if settings.endpoints:
+        from weighbridge.pool.http_engine import HttpEngine
+
+        return HttpEngine(settings, road, settings.endpoints[0], clock)
     from weighbridge.pool.vllm_engine import VllmEngine
 
-    return VllmEngine(settings, road, clock, metrics=metrics)
+    return VllmEngine(settings, road, clock, metrics=metrics, worker=worker)
 
 
 def preload() -> None:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from weighbridge.config.usage import TokenMeter
-from weighbridge.pool.engine import EngineUnavailable
+from weighbridge.pool.engine import EngineUnavailable, Trail
+
+
+@dataclass(slots=True)
+class Tally:
+    """Tokens of all of an engine's calls since it was made."""
+
+    made: int = 0
 
 
 class Track:
@@ -13,25 +21,53 @@ class Track:
 
     vLLM's outputs are counted when they pass. A call that is cut off has made tokens that never passed (its reader
     was slow, or several were to be handed over at once), so `settle` asks the detokenizers for the rest.
+
+    Args:
+        meter: the call's own.
+        tally: the engine's.
+        trail: the answer so far, of a stream that may be continued; its tokens are counted as prompt.
     """
 
-    __slots__ = ("_counted", "_seen_cached", "_states", "failure", "finished", "meter")
+    __slots__ = (
+        "_before",
+        "_counted",
+        "_seen_cached",
+        "_states",
+        "failure",
+        "finished",
+        "meter",
+        "replaying",
+        "tally",
+        "trail",
+        "unsent",
+    )
 
-    def __init__(self, meter: TokenMeter) -> None:
+    def __init__(self, meter: TokenMeter, *, tally: Tally | None = None, trail: Trail | None = None) -> None:
         self.meter = meter
+        self.tally = Tally() if tally is None else tally
+        self.trail = trail
         self.finished = False
         """The engine finished every choice for a reason that makes it an answer."""
         self.failure: BaseException | None = None
         """What ended the engine's output early; vLLM's chat layer turns it into text before we could see it."""
+        self.replaying = False
+        """The chat layer is being told what was handed over before, so that its state is that of the whole answer."""
+        self.unsent: list[int] = []
+        """Ids of tokens that passed and whose event was not handed over yet; kept only where there is a trail."""
+        self._before = 0
         self._states: list[Any] = []
         self._counted = 0
         self._seen_cached = False
 
-    def taken(self, states: list[Any]) -> None:
-        """The engine has taken the request; `states` are vLLM's records of its choices."""
-        if states and not self._states:
-            self.meter.prompt += int(states[0].prompt_len)
-        self._states = states
+    def taken(self, state: Any) -> None:
+        """The engine has taken one choice of the request; `state` is vLLM's record of it."""
+        if not self._states:
+            prompt = int(state.prompt_len)
+            self.meter.prompt += prompt
+            if self.trail is not None:
+                self._before = len(self.trail.token_ids)
+                self.trail.prompt_tokens = prompt - self._before
+        self._states.append(state)
 
     @property
     def taken_by_engine(self) -> bool:
@@ -50,8 +86,11 @@ class Track:
         made = sum(len(choice.token_ids) for choice in output.outputs)
         self._counted += made
         self.meter.completion += made
+        self.tally.made += made
         if any(choice.finish_reason in ("abort", "error") for choice in output.outputs):
             raise EngineUnavailable("The local model stopped before the answer was complete.")
+        if self.trail is not None:
+            self.unsent += output.outputs[0].token_ids
         if output.finished:
             self.finished = True
 
@@ -59,7 +98,7 @@ class Track:
         """Count what the engine had made when the call was cut off."""
         if self.finished:
             return
-        made = sum(
+        made = -self._before + sum(
             state.detokenizer.num_output_tokens() for state in self._states if state.detokenizer is not None
         )
         if made > self._counted:

@@ -1,17 +1,16 @@
-"""All local tiers of a gateway: loaded one after the other, closed together."""
+"""All local tiers of a gateway: loaded one after the other, kept up, closed together."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from weighbridge.config.errors import ConfigError
-from weighbridge.pool.engine import EngineStartFailed
 from weighbridge.pool.processes import EngineRegister, ProcessId
 from weighbridge.pool.tier import Tier
+from weighbridge.pool.worker import SERVING, Worker, WorkerState
 
 log = logging.getLogger("weighbridge.pool")
 
@@ -27,6 +26,11 @@ class Pool:
     def __init__(self, tiers: Iterable[Tier], *, register: Path | None = None) -> None:
         self._tiers: dict[str, Tier] = {tier.road: tier for tier in tiers}
         self._register = None if register is None else EngineRegister(register)
+        self._lives: list[asyncio.Task[None]] = []
+        self._writing: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+        for tier in self._tiers.values():
+            tier.on_change = self._note
 
     def tier(self, road: str) -> Tier | None:
         return self._tiers.get(road)
@@ -35,29 +39,45 @@ class Pool:
         """One row a tier, see `Tier.status`."""
         return [tier.status() for tier in self._tiers.values()]
 
-    async def start(self) -> None:
-        """Load the tiers one after the other; each serves as soon as it is up.
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until `condition` holds; it is looked at after every change of a worker's state."""
+        while not condition():
+            self._changed.clear()
+            await self._changed.wait()
 
-        One after the other, because two at once is slower on a CPU (69 s against 60 s). A tier that does not come up
-        is left out and the others serve on.
+    async def first_ready(self) -> None:
+        """Wait until a tier can serve."""
+        await self.until(lambda: any(tier.ready for tier in self._tiers.values()))
+
+    async def start(self) -> None:
+        """Bring the workers up; each serves as soon as it is, and is built anew when it is lost.
+
+        Engines in this process load one after the other, the first of every tier before the second of any: two at once
+        are slower on a CPU (69 s against 60 s). Those elsewhere are waited for beside them.
 
         Raises:
-            ConfigError, EngineStartFailed: not one tier came up; the first one's reason.
+            ConfigError, EngineStartFailed: not one came up; the first one's reason.
         """
         if self._register is not None:
             leftover = await asyncio.to_thread(self._register.prune)
             if leftover:
                 log.warning("ended %d engine processes that an earlier crash had left", len(leftover))
-        failures: list[ConfigError | EngineStartFailed] = []
-        for tier in self._tiers.values():
-            try:
-                await tier.worker.start()
-            except (ConfigError, EngineStartFailed) as exc:
-                failures.append(exc)
-            else:
-                await self._note_processes()
-        if failures and len(failures) == len(self._tiers):
-            raise failures[0]
+        elsewhere = [worker for tier in self._tiers.values() if tier.elsewhere for worker in tier.workers]
+        for worker in elsewhere:
+            self._begin(worker)
+        here = [tier.workers for tier in self._tiers.values() if not tier.elsewhere]
+        for n in range(max(map(len, here), default=0)):
+            for workers in here:
+                if n < len(workers):
+                    self._begin(workers[n])
+                    await workers[n].tried()
+        for worker in elsewhere:
+            await worker.tried()
+        if self._writing is not None:
+            await asyncio.wait((self._writing,))
+        faults = [worker.fault for tier in self._tiers.values() for worker in tier.workers]
+        if faults and faults[0] is not None and None not in faults:
+            raise faults[0]
 
     async def close(self, grace_s: float) -> None:
         """Close every tier at once; what is in flight is aborted. Idempotent.
@@ -65,19 +85,42 @@ class Pool:
         Args:
             grace_s: seconds an engine gets to end by itself before it is killed.
         """
+        for life in self._lives:
+            life.cancel()
+        await asyncio.gather(*self._lives, return_exceptions=True)
         results = await asyncio.gather(
             *(tier.close(grace_s) for tier in self._tiers.values()), return_exceptions=True
         )
+        if self._writing is not None:
+            await asyncio.wait((self._writing,))
         if self._register is not None:
             await asyncio.to_thread(self._register.clear)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
 
-    async def _note_processes(self) -> None:
-        if self._register is None:
-            return
+    def _begin(self, worker: Worker) -> None:
+        self._lives.append(asyncio.create_task(self._live(worker), name=f"worker {worker}"))
+
+    async def _live(self, worker: Worker) -> None:
+        try:
+            await worker.run()
+        except Exception as exc:
+            # A fault of ours must not pass for a worker that rests.
+            log.error("%s: its supervision ended with %s", worker, type(exc).__name__)
+
+    def _note(self, worker: Worker) -> None:
+        self._changed.set()
+        if worker.state is WorkerState.READY and self._register is not None and worker.processes:
+            self._writing = asyncio.get_running_loop().create_task(self._note_processes(self._writing))
+
+    async def _note_processes(self, before: asyncio.Task[None] | None) -> None:
+        assert self._register is not None
+        if before is not None:
+            await asyncio.wait((before,))
         processes: list[ProcessId] = []
         for tier in self._tiers.values():
-            processes += tier.worker.processes
+            for worker in tier.workers:
+                if worker.state in SERVING:
+                    processes += worker.processes
         await asyncio.to_thread(self._register.write, processes)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from weighbridge.config.errors import ConfigError
 from weighbridge.config.settings import TierSettings
+from weighbridge.pool.adapters import check_adapters
 
 CPU_BLOCK_STEP: Final = 32
 GPU_BLOCK_STEP: Final = 16
@@ -79,6 +80,7 @@ def check_tier(road: str, settings: TierSettings, *, cpu: bool, model: Path | No
     model = settings.model_path if model is None else model
     if model is not None:
         _check_model(where, settings, model)
+    check_adapters(road, settings)
 
 
 def _check_model(where: str, settings: TierSettings, model: Path) -> None:

@@ -1,4 +1,4 @@
-"""The queue lock: the right to a slot on a tier, first come first served, with a deadline.
+"""The queue lock in this process: slots and KV-cache tokens of a tier's workers, a queue, a deadline.
 
 Everything here runs in one event loop and none of it is safe from another thread.
 """
@@ -7,153 +7,122 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from weighbridge.config.clock import Clock
-from weighbridge.config.deadline import Deadline
-from weighbridge.config.errors import ApiError
-from weighbridge.pool.engine import Engine
+from weighbridge.pool.drain_rate import DrainRate
+from weighbridge.pool.placement import choose
+from weighbridge.pool.slot_lock import (
+    Ask,
+    NoFreeSlot,
+    Priority,
+    QueueClosed,
+    QueueFull,
+    QueueLockTimeout,
+    WaitTooLong,
+)
 
 
-class QueueLockTimeout(ApiError):
-    """No slot came free in time; another road may serve."""
+class _Place:
+    """One worker's slots. A worker that is built anew gets a new one; slots of the old one come back to the old."""
 
-    def __init__(self, waited_ms: float) -> None:
-        super().__init__(
-            429,
-            f"No slot came free on the local model within {waited_ms:.0f} ms. Please try again.",
-            type="rate_limit_error",
-            code="queue_lock_timeout",
-            retry_after_s=1,
-        )
-        self.waited_ms = waited_ms
+    __slots__ = ("avoided", "budget", "in_use", "name", "slots", "tokens")
 
+    def __init__(self, name: str, slots: int, budget: int | None) -> None:
+        self.name: Final = name
+        self.slots: Final = slots
+        self.budget: Final = budget
+        self.in_use = 0
+        self.tokens = 0
+        self.avoided = False
 
-class QueueFull(ApiError):
-    """As many wait already as may wait; another road may serve."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            429,
-            "Too many requests already wait for the local model. Please try again.",
-            type="rate_limit_error",
-            code="queue_full",
-            retry_after_s=2,
-        )
-
-
-class QueueClosed(Exception):
-    """The lock gives no slots any more: its tier is gone."""
-
-
-class Slot(Protocol):
-    """One slot in the hands of one request."""
-
-    @property
-    def waited_ms(self) -> float:
-        """Milliseconds from asking for the slot to getting it."""
-        ...
-
-    def release(self) -> None:
-        """Give the slot back. Does not wait, may be called again, and may be called from a `finally`."""
-        ...
-
-
-class SlotLock(Protocol):
-    """What a tier needs of a queue lock, whoever keeps the slots. Implementations share one contract test."""
-
-    @property
-    def slots(self) -> int:
-        """Slots in all."""
-        ...
-
-    @property
-    def in_use(self) -> int:
-        """Slots granted and not given back."""
-        ...
-
-    @property
-    def waiting(self) -> int:
-        """Requests in the queue."""
-        ...
-
-    async def acquire(self, deadline: Deadline) -> Slot:
-        """Take a slot, in the order of asking. Cancelled at any point, it keeps no slot.
-
-        Raises:
-            QueueLockTimeout: no slot was free before `deadline`; a slot is never granted after it.
-            QueueFull: too many wait already.
-            QueueClosed: `close` was called, before or while waiting.
-        """
-        ...
-
-    def close(self) -> None:
-        """Turn away all who wait and all who will ask. Slots in use come back as ever."""
-        ...
-
-
-class SlotLease:
-    """The right to one slot of a tier, and the engine it is good for. It always comes back, from a `finally`."""
-
-    __slots__ = ("_slot", "engine")
-
-    def __init__(self, slot: Slot, engine: Engine) -> None:
-        self._slot = slot
-        self.engine: Final = engine
-
-    def release(self) -> None:
-        """Give the slot back. Does not wait and may be called again."""
-        self._slot.release()
+    def has_room(self, tokens: int) -> bool:
+        if self.in_use >= self.slots:
+            return False
+        return self.budget is None or self.in_use == 0 or self.tokens + tokens <= self.budget
 
 
 class LocalSlot:
     """A slot of a `QueueLock`."""
 
-    __slots__ = ("_give_back", "waited_ms")
+    __slots__ = ("_granted_at", "_lock", "_place", "_tenant", "_tokens", "waited_ms")
 
-    def __init__(self, give_back: Callable[[], None], waited_ms: float) -> None:
-        self._give_back: Callable[[], None] | None = give_back
+    def __init__(
+        self, lock: QueueLock, place: _Place, tenant: str, tokens: int, waited_ms: float, now: float
+    ) -> None:
+        self._lock: QueueLock | None = lock
+        self._place = place
+        self._tenant = tenant
+        self._tokens = tokens
         self.waited_ms: Final = waited_ms
+        self._granted_at = now
+
+    @property
+    def place(self) -> str:
+        return self._place.name
+
+    def resize(self, tokens: int) -> None:
+        if self._lock is not None and tokens != self._tokens:
+            more, self._tokens = tokens - self._tokens, tokens
+            self._place.tokens += more
+            self._lock.resized(more)
 
     def release(self) -> None:
-        give_back, self._give_back = self._give_back, None
-        if give_back is not None:
-            give_back()
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            self._place.in_use -= 1
+            self._place.tokens -= self._tokens
+            lock.given_back(self._tenant, self._tokens, self._granted_at)
 
 
 class _Waiter:
-    """One request in the queue; `turn` tells it that a slot is its own (True) or that time is up (False)."""
+    """One request in the queue; `turn` gets its slot, or None when time is up."""
 
-    __slots__ = ("deadline", "turn")
+    __slots__ = ("ask", "asked", "number", "turn")
 
-    def __init__(self, deadline: Deadline, turn: asyncio.Future[bool]) -> None:
-        self.deadline = deadline
+    def __init__(self, ask: Ask, asked: float, number: int, turn: asyncio.Future[LocalSlot | None]) -> None:
+        self.ask = ask
+        self.asked = asked
+        self.number = number
         self.turn = turn
 
 
 class QueueLock:
-    """The slots of one tier, kept in this process.
+    """The `SlotLock` of one tier, kept in this process.
 
     Args:
-        slots: how many may hold one at a time.
         max_waiting: how many may wait; the next one is turned away at once.
         clock: the clock that deadlines are measured on; it must run as fast as the event loop's.
-        on_change: called when `in_use` or `waiting` has changed.
+        on_change: called when slots, their use or the queue have changed.
+        predict: turn away at once who will not be served in time.
     """
 
     def __init__(
-        self, slots: int, max_waiting: int, clock: Clock, *, on_change: Callable[[], None] = lambda: None
+        self,
+        max_waiting: int,
+        clock: Clock,
+        *,
+        on_change: Callable[[], None] = lambda: None,
+        predict: bool = True,
     ) -> None:
-        if slots < 1:
-            raise ValueError("a queue lock needs a slot")
-        self.slots: Final = slots
         self.max_waiting: Final = max_waiting
         self._clock = clock
         self._on_change = on_change
+        self._rate = DrainRate() if predict else None
+        self._places: dict[str, _Place] = {}
         self._in_use = 0
-        self._queue: dict[_Waiter, None] = {}
-        """In order of arrival; a dict so that one who leaves early is found at once."""
+        self._tokens = 0
+        self._held_by: dict[str, int] = {}
+        """Slots in use by tenant; only tenants that hold some."""
+        self._queues: Final[tuple[dict[str, dict[_Waiter, None]], ...]] = tuple({} for _ in Priority)
+        """By priority and tenant, in order of arrival; a dict so that one who leaves early is found at once."""
+        self._waiting = 0
+        self._number = 0
         self._closed = False
+
+    @property
+    def slots(self) -> int:
+        return sum(place.slots for place in self._places.values())
 
     @property
     def in_use(self) -> int:
@@ -161,72 +130,244 @@ class QueueLock:
 
     @property
     def waiting(self) -> int:
-        return len(self._queue)
+        return self._waiting
 
-    async def acquire(self, deadline: Deadline) -> LocalSlot:
+    @property
+    def reserved_tokens(self) -> int:
+        return self._tokens
+
+    @property
+    def budget_tokens(self) -> int:
+        """KV-cache tokens that may be reserved on all open places; those without a bound count nothing."""
+        return sum(place.budget or 0 for place in self._places.values())
+
+    def is_open(self, place: str) -> bool:
+        return place in self._places
+
+    def in_use_at(self, place: str) -> int:
+        """Slots granted on one open place."""
+        found = self._places.get(place)
+        return 0 if found is None else found.in_use
+
+    def open(self, place: str, slots: int, tokens: int | None = None) -> None:
+        if slots < 1:
+            raise ValueError("a place needs a slot")
         if self._closed:
-            raise QueueClosed
-        asked = self._clock.monotonic()
-        if deadline.expired():
-            raise QueueLockTimeout(0.0)
-        # Whoever waits comes first, even in the moment between a slot coming back and its next owner waking up.
-        if self._in_use < self.slots and not self._queue:
-            self._in_use += 1
+            return
+        self._places[place] = _Place(place, slots, tokens)
+        self._serve_waiting()
+        self._on_change()
+
+    def close_place(self, place: str) -> None:
+        if self._places.pop(place, None) is None:
+            return
+        if not self._places:
+            self._turn_away(Priority.INTERACTIVE, Priority.BATCH)
+        # Those that are left may all be avoided ones, which count again.
+        self._serve_waiting()
+        self._on_change()
+
+    def avoid(self, place: str, avoided: bool) -> None:
+        found = self._places.get(place)
+        if found is not None and found.avoided is not avoided:
+            found.avoided = avoided
+            self._serve_waiting()
             self._on_change()
-            return LocalSlot(self._give_back, 0.0)
-        if len(self._queue) >= self.max_waiting:
-            raise QueueFull
-        return await self._wait(deadline, asked)
+
+    async def acquire(self, ask: Ask) -> LocalSlot:
+        continued = ask.priority is Priority.CONTINUED
+        if self._closed or not (self._places or continued):
+            raise QueueClosed
+        if ask.deadline.expired():
+            raise QueueLockTimeout(0.0)
+        now = self._clock.monotonic()
+        # The first in the queue may be gone already and not have woken up yet: let those behind it have their turn.
+        waiting = self._waiting
+        first = self._serve_waiting() if waiting else None
+        if self._waiting != waiting:
+            self._on_change()
+        if first is None or self._goes_before(ask, first):
+            slot = self._grant(ask, now, now)
+            if slot is not None:
+                if waiting:
+                    # Its tenant holds one more now: another one may be first, and fit where the first did not.
+                    self._serve_waiting()
+                self._on_change()
+                return slot
+        if not ask.wait:
+            raise NoFreeSlot
+        if not continued:
+            if self._waiting >= self.max_waiting:
+                raise QueueFull
+            self._refuse_hopeless(ask)
+        return await self._wait(ask, now)
 
     def close(self) -> None:
         self._closed = True
-        for waiter in self._queue:
-            if not waiter.turn.done():
-                waiter.turn.set_exception(QueueClosed())
-        self._queue.clear()
+        self._places.clear()
+        self._turn_away(*Priority)
         self._on_change()
 
-    async def _wait(self, deadline: Deadline, asked: float) -> LocalSlot:
-        loop = asyncio.get_running_loop()
-        waiter = _Waiter(deadline, loop.create_future())
-        self._queue[waiter] = None
+    # ---- what slots report ----
+
+    def given_back(self, tenant: str, tokens: int, granted_at: float) -> None:
+        """A slot is free again; its place has been told already."""
+        self._in_use -= 1
+        self._tokens -= tokens
+        left = self._held_by[tenant] - 1
+        if left:
+            self._held_by[tenant] = left
+        else:
+            del self._held_by[tenant]
+        if self._rate is not None:
+            self._rate.ended(self._clock.monotonic() - granted_at)
+        self._serve_waiting()
         self._on_change()
-        timer = loop.call_later(deadline.remaining(), self._expire, waiter)
+
+    def resized(self, more: int) -> None:
+        """A slot reserves so many tokens more now, or fewer."""
+        self._tokens += more
+        if more < 0:
+            self._serve_waiting()
+        self._on_change()
+
+    # ---- the queue ----
+
+    async def _wait(self, ask: Ask, asked: float) -> LocalSlot:
+        loop = asyncio.get_running_loop()
+        self._number += 1
+        waiter = _Waiter(ask, asked, self._number, loop.create_future())
+        self._queues[ask.priority].setdefault(ask.tenant, {})[waiter] = None
+        self._waiting += 1
+        self._on_change()
+        timer = loop.call_later(ask.deadline.remaining(), self._expire, waiter)
         try:
-            granted = await waiter.turn
+            slot = await waiter.turn
         except asyncio.CancelledError:
-            self._leave(waiter)
-            turn = waiter.turn
-            if not turn.cancelled() and turn.done() and turn.exception() is None and turn.result():
-                # The slot was ours already when the cancellation arrived: hand it on.
-                self._give_back()
+            self._abandon(waiter)
             raise
         finally:
             timer.cancel()
-        waited_ms = (self._clock.monotonic() - asked) * 1000
-        if not granted:
-            raise QueueLockTimeout(waited_ms)
-        return LocalSlot(self._give_back, waited_ms)
+        if slot is None:
+            raise QueueLockTimeout((self._clock.monotonic() - asked) * 1000)
+        return slot
 
-    def _leave(self, waiter: _Waiter) -> None:
-        self._queue.pop(waiter, None)
-        self._on_change()
+    def _abandon(self, waiter: _Waiter) -> None:
+        turn = waiter.turn
+        if turn.cancelled():
+            self._leave(waiter)
+            # It may have been the one that the others stood behind for want of tokens.
+            self._serve_waiting()
+            self._on_change()
+        elif turn.exception() is None and (granted := turn.result()) is not None:
+            # The slot was its own already when the cancellation arrived: hand it on.
+            granted.release()
 
     def _expire(self, waiter: _Waiter) -> None:
-        self._leave(waiter)
         if not waiter.turn.done():
-            waiter.turn.set_result(False)
+            self._leave(waiter)
+            waiter.turn.set_result(None)
+            self._serve_waiting()
+            self._on_change()
 
-    def _give_back(self) -> None:
-        self._in_use -= 1
-        while self._in_use < self.slots and self._queue:
-            waiter = next(iter(self._queue))
-            if waiter.deadline.expired():
-                # Its timer is due in this very turn of the loop; a late slot is no use to it.
-                self._expire(waiter)
+    def _leave(self, waiter: _Waiter) -> None:
+        tenants = self._queues[waiter.ask.priority]
+        queue = tenants.get(waiter.ask.tenant)
+        if queue is None or waiter not in queue:
+            return
+        del queue[waiter]
+        if not queue:
+            del tenants[waiter.ask.tenant]
+        self._waiting -= 1
+
+    def _turn_away(self, *priorities: Priority) -> None:
+        for priority in priorities:
+            for queue in self._queues[priority].values():
+                self._waiting -= len(queue)
+                for waiter in queue:
+                    if not waiter.turn.done():
+                        waiter.turn.set_exception(QueueClosed())
+            self._queues[priority].clear()
+
+    def _serve_waiting(self) -> _Waiter | None:
+        """Grant what can be granted, in turn. Who is first and does not fit keeps the others waiting.
+
+        Returns:
+            the one who is first now and does not fit; None when nobody waits or no slot is left.
+        """
+        while self._waiting and self._any_slot_free() and (waiter := self._first()) is not None:
+            if waiter.turn.done() or waiter.ask.deadline.expired():
+                # Cancelled, or its timer is due in this very turn of the loop; a slot is no use to it.
+                self._leave(waiter)
+                if not waiter.turn.done():
+                    waiter.turn.set_result(None)
                 continue
-            del self._queue[waiter]
-            if not waiter.turn.done():
-                self._in_use += 1
-                waiter.turn.set_result(True)
-        self._on_change()
+            slot = self._grant(waiter.ask, waiter.asked, self._clock.monotonic())
+            if slot is None:
+                return waiter
+            self._leave(waiter)
+            waiter.turn.set_result(slot)
+        return None
+
+    def _any_slot_free(self) -> bool:
+        for place in self._places.values():  # noqa: SIM110 - twice as fast as any(), and once a grant
+            if place.in_use < place.slots:
+                return True
+        return False
+
+    def _first(self) -> _Waiter | None:
+        held_by = self._held_by
+        for tenants in self._queues:
+            first: _Waiter | None = None
+            fewest = 0
+            for tenant, queue in tenants.items():
+                held = held_by.get(tenant, 0)
+                if first is None or held <= fewest:
+                    head = next(iter(queue))
+                    if first is None or held < fewest or head.number < first.number:
+                        first, fewest = head, held
+            if first is not None:
+                return first
+        return None
+
+    def _goes_before(self, newcomer: Ask, first: _Waiter) -> bool:
+        """Whether a newcomer is served before the first of those who wait."""
+        if newcomer.priority != first.ask.priority:
+            return newcomer.priority < first.ask.priority
+        held = self._held_by
+        return held.get(newcomer.tenant, 0) < held.get(first.ask.tenant, 0)
+
+    def _grant(self, ask: Ask, asked: float, now: float) -> LocalSlot | None:
+        places = self._places.values()
+        every = [place for place in places if not place.avoided] or [*places]
+        free = [place for place in every if place.has_room(ask.tokens)]
+        if not free:
+            return None
+        place = choose(ask.affinity, every, free)
+        place.in_use += 1
+        place.tokens += ask.tokens
+        self._in_use += 1
+        self._tokens += ask.tokens
+        self._held_by[ask.tenant] = self._held_by.get(ask.tenant, 0) + 1
+        return LocalSlot(self, place, ask.tenant, ask.tokens, (now - asked) * 1000, now)
+
+    def _refuse_hopeless(self, ask: Ask) -> None:
+        if self._rate is None:
+            return
+        coming_back = sum(place.in_use for place in self._places.values())
+        wait_s = self._rate.wait_s(self._ahead_of(ask), coming_back)
+        if wait_s is not None and wait_s > ask.deadline.remaining():
+            raise WaitTooLong(wait_s * 1000)
+
+    def _ahead_of(self, ask: Ask) -> int:
+        """How many of those who wait are served before a newcomer, a low guess: all of higher priority and of its own
+        tenant, and of each other tenant one more than of its own, or fewer where that holds more slots."""
+        ahead = sum(len(queue) for tenants in self._queues[: ask.priority] for queue in tenants.values())
+        same = self._queues[ask.priority]
+        own = len(same.get(ask.tenant, ()))
+        held = self._held_by.get(ask.tenant, 0)
+        for tenant, queue in same.items():
+            if tenant != ask.tenant:
+                surplus = max(0, self._held_by.get(tenant, 0) - held)
+                ahead += min(len(queue), max(0, own + 1 - surplus))
+        return ahead + own

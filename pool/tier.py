@@ -1,27 +1,54 @@
-"""A local road: its model, its slots and its engine."""
+"""A local road: its model, its workers, their slots and the queue for them."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from weighbridge.config.clock import Clock
-from weighbridge.config.deadline import Deadline
 from weighbridge.config.errors import ContextLengthExceeded
-from weighbridge.config.settings import TierSettings
+from weighbridge.config.settings import PoolSettings, TierSettings
+from weighbridge.config.usage import TokenMeter
 from weighbridge.observability.metrics import Metrics
 from weighbridge.pool.embedded_model import MODEL_NAME
 from weighbridge.pool.engine import Engine
-from weighbridge.pool.queue_lock import QueueClosed, QueueLock, QueueLockTimeout, Slot, SlotLease
-from weighbridge.pool.worker import TierNotReady, Worker, WorkerState
+from weighbridge.pool.expectation import Expectation
+from weighbridge.pool.lease import SlotLease
+from weighbridge.pool.queue_lock import LocalSlot, QueueLock
+from weighbridge.pool.slot_lock import Ask, NoFreeSlot, QueueClosed, QueueFull, QueueLockTimeout, WaitTooLong
+from weighbridge.pool.worker import SERVING, TierNotReady, Worker, WorkerState
+
+log = logging.getLogger("weighbridge.pool")
 
 TEMPLATE_TOKENS: Final = 256
 """Tokens allowed for what the chat template adds to the messages."""
+
+MakeEngine = Callable[[TierSettings, str], Engine]
+"""Makes the engine of a worker: its settings and its name."""
+
+_NEAREST: Final = (
+    WorkerState.READY,
+    WorkerState.SUSPECT,
+    WorkerState.WARMING,
+    WorkerState.STARTING,
+    WorkerState.DRAINING,
+    WorkerState.DEAD,
+    WorkerState.COLD,
+    WorkerState.FAILED,
+    WorkerState.CLOSED,
+)
+"""A tier is in the state of the worker that is nearest to serving."""
 
 
 def model_name(settings: TierSettings) -> str:
     """What the tier's model is called in `/v1/models` and the log."""
     if settings.served_model_name is not None:
         return settings.served_model_name
+    if settings.endpoint_model is not None:
+        return settings.endpoint_model
     return MODEL_NAME if settings.model_path is None else settings.model_path.resolve().name
 
 
@@ -31,71 +58,96 @@ class Tier:
     Args:
         road: its name.
         settings: its settings.
-        engine: not started yet.
+        make_engine: makes the engine of one worker, not started; called for every build.
+        pool: time limits, probes and restarts of the workers.
         clock: for deadlines and states.
         metrics: slots, queue and readiness are kept there.
-        start_timeout_s: seconds the engine may take to come up.
     """
 
     def __init__(
         self,
         road: str,
         settings: TierSettings,
-        engine: Engine,
+        make_engine: MakeEngine,
         clock: Clock,
         metrics: Metrics,
         *,
-        start_timeout_s: float = 900.0,
+        pool: PoolSettings | None = None,
     ) -> None:
         self.road: Final = road
         self.model: Final = model_name(settings)
-        self.embedded: Final = settings.model_path is None
-        self.lock: Final = QueueLock(settings.slot_count, settings.max_waiting, clock, on_change=self._count)
-        self._engine = engine
+        self.embedded: Final = settings.model_path is None and not settings.endpoints
+        self.elsewhere: Final = bool(settings.endpoints)
+        """Whether it is served by other machines; nothing is loaded here then."""
+        self.adapters: Final = tuple(settings.lora_adapters)
+        """Names of the LoRA adapters this tier answers with."""
+        self.lock: Final = QueueLock(settings.max_waiting, clock, on_change=self._count)
+        self.expectation: Final = Expectation()
+        self._settings = settings
         self._clock = clock
+        self._metrics = metrics
+        self.on_change: Callable[[Worker], None] = lambda _: None
+        """Called after every change of a worker's state; the pool sets it."""
         self._in_use = metrics.slots_in_use.labels(road)
+        self._slots = metrics.slots_total.labels(road)
         self._waiting = metrics.waiting.labels(road)
         self._ready = metrics.tier_ready.labels(road)
         self._wait_seconds = metrics.queue_wait_seconds.labels(road)
         self._timeouts = metrics.queue_timeouts_total.labels(road)
-        metrics.slots_total.labels(road).set(self.lock.slots)
+        self._reserved = metrics.kv_reserved_tokens.labels(road)
+        self._budget = metrics.kv_budget_tokens.labels(road)
         shown = f"{self.model}, embedded" if self.embedded else self.model
-        self.worker: Final = Worker(
-            road, engine, clock, model=shown, start_timeout_s=start_timeout_s, on_change=self._changed
+        self.workers: Final[Sequence[Worker]] = tuple(
+            self._worker(n, make_engine, shown, pool or PoolSettings()) for n in range(settings.worker_count)
         )
+        self._by_name = {worker.name: worker for worker in self.workers}
 
     @property
     def max_model_len(self) -> int:
         """The window in tokens, prompt and answer together."""
-        return self._engine.max_model_len
+        return self.workers[0].engine.max_model_len
 
     @property
     def state(self) -> WorkerState:
-        return self.worker.state
+        """The state of the worker that is nearest to serving."""
+        return min((worker.state for worker in self.workers), key=_NEAREST.index)
 
     @property
     def ready(self) -> bool:
         """Whether a request may be sent here now."""
-        return self.worker.state is WorkerState.READY
+        # Every worker is looked at, so that a dead one is found before it is granted.
+        return True in [worker.serving for worker in self.workers]
 
-    async def lease(self, deadline: Deadline) -> SlotLease:
-        """Wait for a slot, in the order of asking. The caller releases it.
+    @property
+    def recovering(self) -> bool:
+        """Whether a worker is up or may come up again, so that waiting for one makes sense."""
+        return any(worker.state not in (WorkerState.FAILED, WorkerState.CLOSED) for worker in self.workers)
+
+    async def lease(self, ask: Ask, task: str, body: dict[str, Any], body_bytes: int) -> SlotLease:
+        """Wait for a slot in turn. The caller releases it.
+
+        Args:
+            ask: its tokens are filled in here, estimated from the rest.
 
         Raises:
-            TierNotReady: the engine is not up, or went away while waiting.
+            TierNotReady: no worker is up, or the last one went away while waiting.
             QueueLockTimeout, QueueFull: no slot in time, or too many wait already.
         """
-        self._require_ready()
-        try:
-            slot = await self._acquire(deadline)
-        except QueueClosed:
-            raise TierNotReady(self.road) from None
-        try:
-            self._require_ready()
-        except TierNotReady:
+        answer = self.expectation.answer_tokens(task, asked_tokens(body), choices(body))
+        ask = replace(ask, tokens=self.expectation.prompt_tokens(body_bytes) + answer)
+        while True:
+            # A worker that has died is noticed here, not at its next probe.
+            _ = self.ready
+            slot = await self._acquire(ask)
+            worker = self._by_name[slot.place]
+            if worker.serving:
+                return SlotLease(slot, worker.engine, answer)
+            # It died between the grant and now.
             slot.release()
-            raise
-        return SlotLease(slot, self._engine)
+
+    def learn(self, task: str, body: dict[str, Any], body_bytes: int, meter: TokenMeter) -> None:
+        """Take a finished answer into the expectations."""
+        self.expectation.learn(task, body_bytes, meter.prompt, meter.completion, choices(body))
 
     async def fits(self, body: dict[str, Any], body_bytes: int) -> None:
         """Check the prompt against the window; short bodies pass without being tokenised.
@@ -107,56 +159,141 @@ class Tier:
             ContextLengthExceeded: the prompt leaves no room for a single token of answer.
             InvalidRequest: the messages cannot be rendered for this model.
         """
-        if body_bytes + TEMPLATE_TOKENS < self.max_model_len or not self.ready:
+        if body_bytes + TEMPLATE_TOKENS < self.max_model_len:
             return
-        tokens = await self._engine.count_tokens(body)
+        worker = next((worker for worker in self.workers if worker.serving), None)
+        if worker is None:
+            return
+        tokens = await worker.engine.count_tokens(body)
         if tokens >= self.max_model_len:
             raise ContextLengthExceeded(tokens, self.max_model_len)
 
     async def close(self, grace_s: float) -> None:
-        """Turn away who waits and end the engine; see `Worker.close`."""
+        """Turn away who waits and end the engines; see `Worker.close`."""
         self.lock.close()
-        await self.worker.close(grace_s)
+        await asyncio.gather(*(worker.close(grace_s) for worker in self.workers))
 
     def status(self) -> dict[str, Any]:
         """Numbers and names for `/health/ready` and the admin API."""
         state = self.state
-        load = self._engine.load() if state in (WorkerState.READY, WorkerState.DRAINING) else None
+        nearest = next(worker for worker in self.workers if worker.state is state)
+        workers = [self._worker_status(worker) for worker in self.workers]
         return {
             "road": self.road,
             "model": self.model,
             "embedded": self.embedded,
-            "ready": state is WorkerState.READY,
+            "ready": state in SERVING,
+            "whole": all(worker.serving for worker in self.workers),
             "state": str(state),
-            "reason": self.worker.reason,
-            "state_age_s": round(self._clock.monotonic() - self.worker.since, 3),
+            "reason": nearest.reason,
+            "state_age_s": round(self._clock.monotonic() - nearest.since, 3),
             "max_model_len": self.max_model_len,
             "slots": self.lock.slots,
             "slots_in_use": self.lock.in_use,
             "waiting": self.lock.waiting,
             "max_waiting": self.lock.max_waiting,
+            "kv_reserved_tokens": self.lock.reserved_tokens,
+            "engine_unfinished": sum(worker["engine_unfinished"] for worker in workers),
+            "engine_queued_tokens": sum(worker["engine_queued_tokens"] for worker in workers),
+            "workers": workers,
+        }
+
+    # ---- workers ----
+
+    def _worker(self, n: int, make_engine: MakeEngine, shown: str, pool: PoolSettings) -> Worker:
+        settings, name = self._settings.for_replica(n), str(n)
+        return Worker(
+            self.road,
+            name,
+            lambda: make_engine(settings, name),
+            self._clock,
+            model=shown,
+            settings=pool,
+            on_change=self._changed,
+        )
+
+    def _worker_status(self, worker: Worker) -> dict[str, Any]:
+        serving = worker.state in (*SERVING, WorkerState.DRAINING)
+        load = worker.engine.load() if serving else None
+        return {
+            "name": worker.name,
+            "state": str(worker.state),
+            "reason": worker.reason,
+            "state_age_s": round(self._clock.monotonic() - worker.since, 3),
+            "restarts": worker.restarts,
+            "slots_in_use": self.lock.in_use_at(worker.name),
             "engine_unfinished": 0 if load is None else load.unfinished,
             "engine_queued_tokens": 0 if load is None else load.queued_tokens,
         }
 
-    def _require_ready(self) -> None:
-        if not self.ready:
-            raise TierNotReady(self.road)
+    def _changed(self, worker: Worker) -> None:
+        if worker.state is WorkerState.READY:
+            self.lock.avoid(worker.name, False)
+            if not self.lock.is_open(worker.name):
+                self.lock.open(worker.name, self._settings.slot_count, self._kv_budget(worker.engine))
+        elif worker.state is WorkerState.SUSPECT:
+            self.lock.avoid(worker.name, True)
+        elif worker.state in (WorkerState.DEAD, WorkerState.FAILED):
+            self.lock.close_place(worker.name)
+            if not self.recovering:
+                self.lock.close()
+        elif worker.state is WorkerState.STARTING and worker.restarts:
+            self._metrics.worker_restarts_total.labels(self.road, worker.name).inc()
+        self._metrics.worker_is(self.road, worker.name, str(worker.state))
+        self._ready.set(1.0 if self.lock.slots else 0.0)
+        self.on_change(worker)
 
-    async def _acquire(self, deadline: Deadline) -> Slot:
+    def _kv_budget(self, engine: Engine) -> int | None:
+        """KV-cache tokens that may be reserved on one worker."""
+        tokens = engine.kv_tokens
+        if tokens is None or not self._settings.kv_gate:
+            return None
+        return max(1, int(tokens * self._settings.kv_overcommit))
+
+    # ---- the queue ----
+
+    async def _acquire(self, ask: Ask) -> LocalSlot:
         try:
-            slot = await self.lock.acquire(deadline)
+            slot = await self.lock.acquire(ask)
+        except QueueClosed:
+            self._refused("closed")
+            raise TierNotReady(self.road) from None
+        except QueueFull:
+            self._refused("queue_full")
+            raise
+        except WaitTooLong:
+            self._refused("predicted_wait")
+            raise
+        except NoFreeSlot:
+            self._refused("no_free_slot")
+            raise
         except QueueLockTimeout:
             self._timeouts.inc()
             raise
         self._wait_seconds.observe(slot.waited_ms / 1000)
         return slot
 
+    def _refused(self, reason: str) -> None:
+        self._metrics.queue_refusals_total.labels(self.road, reason).inc()
+
     def _count(self) -> None:
         self._in_use.set(self.lock.in_use)
+        self._slots.set(self.lock.slots)
         self._waiting.set(self.lock.waiting)
+        self._reserved.set(self.lock.reserved_tokens)
+        self._budget.set(self.lock.budget_tokens)
 
-    def _changed(self, state: WorkerState) -> None:
-        self._ready.set(1.0 if state is WorkerState.READY else 0.0)
-        if state is WorkerState.DEAD:
-            self.lock.close()
+
+def asked_tokens(body: dict[str, Any]) -> int | None:
+    """The caller's own limit on the answer; None where there is none that makes sense."""
+    for field in ("max_completion_tokens", "max_tokens"):
+        limit = body.get(field)
+        if type(limit) is int and limit > 0:
+            return limit
+    return None
+
+
+def choices(body: dict[str, Any]) -> int:
+    """How many answers are asked for."""
+    n = body.get("n")
+    return n if type(n) is int and n > 0 else 1

@@ -15,9 +15,10 @@ from weighbridge.config.settings import TierSettings
 from weighbridge.config.usage import TokenMeter
 from weighbridge.observability.metrics import Metrics
 from weighbridge.pool import vllm_loading
-from weighbridge.pool.engine import EngineCall, EngineLoad, EngineStartFailed, EngineUnavailable
-from weighbridge.pool.engine_body import for_engine
-from weighbridge.pool.metering import Track
+from weighbridge.pool.continuation import Handover, usable_trail
+from weighbridge.pool.engine import EngineCall, EngineLoad, EngineStartFailed, EngineUnavailable, Trail
+from weighbridge.pool.engine_body import prepare
+from weighbridge.pool.metering import Tally, Track
 from weighbridge.pool.processes import ProcessId, kill
 from weighbridge.pool.threads import in_thread
 from weighbridge.pool.vllm_errors import translate, translate_response
@@ -58,31 +59,45 @@ class VllmEngine:
         road: the tier's name; answers carry it as `model`.
         clock: the gateway's clock.
         metrics: gets the engine's numbers; None keeps them out of sight.
+        worker: the name of the worker the engine is of, a label of those numbers.
 
     Raises:
         ConfigError: something is wrong that can be seen without loading anything.
     """
 
     def __init__(
-        self, settings: TierSettings, road: str, clock: Clock, *, metrics: Metrics | None = None
+        self,
+        settings: TierSettings,
+        road: str,
+        clock: Clock,
+        *,
+        metrics: Metrics | None = None,
+        worker: str = "0",
     ) -> None:
         vllm_loading.check(road, settings)
         self.road: Final = road
         self._settings = settings
         self._clock = clock
         self._loaded: vllm_loading.Loaded | None = None
-        self._loader = vllm_loading.Loader(road, settings, metrics or Metrics())
+        self._loader = vllm_loading.Loader(road, settings, metrics or Metrics(), worker)
         self._loading: asyncio.Future[vllm_loading.Loaded] | None = None
         self._closed = False
         self._closing: asyncio.Task[None] | None = None
         self._idle = asyncio.Event()
         self._idle.set()
+        self._death = asyncio.Event()
+        self._tally = Tally()
+        self._kv_tokens: int | None = None
         self.processes: tuple[ProcessId, ...] = ()
         """The engine's children and theirs, once it is built."""
 
     @property
     def max_model_len(self) -> int:
         return self._settings.max_model_len
+
+    @property
+    def kv_tokens(self) -> int | None:
+        return self._kv_tokens
 
     @property
     def alive(self) -> bool:
@@ -96,13 +111,25 @@ class VllmEngine:
         # A thread of its own, not the loop's: a build that is given up must not hold the process's exit.
         self._loading = in_thread(self._loader.run, f"load-{self.road}")
         try:
-            self._loaded = await asyncio.shield(self._loading)
+            loaded = self._loaded = await asyncio.shield(self._loading)
+            self.processes = loaded.processes
+            if self._closed:
+                raise EngineStartFailed("closed while it was loading")
+            loaded.engine.watch(self._ended)
+            self._kv_tokens = loaded.engine.kv_tokens
+            await vllm_loading.add_adapters(self.road, self._settings, loaded.chat)
         except asyncio.CancelledError:
             await self.close(0.0)
             raise
-        self.processes = self._loaded.processes
-        if self._closed:
-            raise EngineStartFailed("closed while it was loading")
+
+    def _ended(self) -> None:
+        """vLLM hands nothing over any more."""
+        if not self._closed:
+            self._death.set()
+            self._loader.stats.gone()
+
+    async def died(self) -> None:
+        await self._death.wait()
 
     async def warm(self) -> None:
         for n, extra in enumerate(WARM_UP):
@@ -114,9 +141,9 @@ class VllmEngine:
 
     async def count_tokens(self, body: dict[str, Any]) -> int:
         chat = self._chat()
-        prepared = for_engine(body, model=self.road, request_id="count", stream=False)
+        prepared = await prepare(body, model=self.road, request_id="count", stream=False)
         try:
-            counted = await chat.prompt_tokens(chat.request(prepared))
+            counted = await chat.prompt_tokens(await chat.request(prepared))
         except Exception as exc:
             raise translate(exc, prepared, self.max_model_len, rendered=False) from None
         if isinstance(counted, int):
@@ -125,7 +152,9 @@ class VllmEngine:
 
     async def complete(self, call: EngineCall) -> bytes:
         chat = self._chat()
-        prepared = for_engine(call.body, model=self.road, request_id=call.request_id, stream=False)
+        prepared = await prepare(
+            call.body, model=self._model(call.adapter), request_id=call.request_id, stream=False
+        )
         async with self._tracked(call) as track:
             answer = await self._create(chat, prepared, track)
             if isinstance(track.failure, asyncio.CancelledError):
@@ -139,8 +168,12 @@ class VllmEngine:
 
     async def stream(self, call: EngineCall) -> AsyncGenerator[bytes, None]:
         chat = self._chat()
-        prepared = for_engine(call.body, model=self.road, request_id=call.request_id, stream=True)
-        async with self._tracked(call) as track:
+        prepared = await prepare(
+            call.body, model=self._model(call.adapter), request_id=call.request_id, stream=True
+        )
+        trail = usable_trail(call)
+        async with self._tracked(call, trail) as track:
+            handover = None if trail is None else Handover(trail, track)
             events = await self._create(chat, prepared, track)
             if hasattr(events, "error"):
                 raise translate_response(events.error)
@@ -149,7 +182,11 @@ class VllmEngine:
                 async for event in events:
                     if track.failure is not None or event.startswith((_DONE, _ERROR)):
                         break
-                    yield event.encode()
+                    data: bytes | None = event.encode()
+                    if handover is not None and data is not None:
+                        data = handover.hand_over(data)
+                    if data is not None:
+                        yield data
             finally:
                 await events.aclose()
             if track.failure is not None:
@@ -166,9 +203,11 @@ class VllmEngine:
 
     def load(self) -> EngineLoad:
         if self._loaded is None:
-            return EngineLoad(0, 0)
+            return EngineLoad(0, 0, self._tally.made)
         engine = self._loaded.engine
-        return EngineLoad(engine.get_num_unfinished_requests(), engine.get_num_queued_tokens())
+        return EngineLoad(
+            engine.get_num_unfinished_requests(), engine.get_num_queued_tokens(), self._tally.made
+        )
 
     async def probe(self, timeout_s: float) -> bool:
         if self._loaded is None or not self.alive:
@@ -183,6 +222,7 @@ class VllmEngine:
     async def close(self, grace_s: float) -> None:
         self._closed = True
         if self._closing is None:
+            self._loader.stats.gone()
             self._closing = asyncio.create_task(self._close(grace_s))
         await asyncio.shield(self._closing)
 
@@ -225,22 +265,35 @@ class VllmEngine:
             raise EngineUnavailable
         return self._loaded.chat
 
+    def _model(self, adapter: str | None) -> str:
+        if adapter is None:
+            return self.road
+        if adapter not in self._settings.lora_adapters:
+            raise ApiError(
+                404,
+                "The local model has no such adapter.",
+                type="invalid_request_error",
+                code="model_not_found",
+                param="model",
+            )
+        return adapter
+
     async def _create(self, chat: Chat, prepared: dict[str, Any], track: Track) -> Any:
         try:
-            return await chat.create(chat.request(prepared))
+            return await chat.create(await chat.request(prepared))
         except Exception as exc:
             failure = track.failure or exc
             raise translate(failure, prepared, self.max_model_len, rendered=track.taken_by_engine) from None
 
     @asynccontextmanager
-    async def _tracked(self, call: EngineCall) -> AsyncIterator[Track]:
+    async def _tracked(self, call: EngineCall, trail: Trail | None = None) -> AsyncIterator[Track]:
         """Count for `call`, and free the engine on every way out."""
         assert self._loaded is not None
         engine = self._loaded.engine
         name = _name(call.request_id)
         if name in engine.tracks:
             raise RuntimeError("this request is running already")
-        track = engine.tracks[name] = Track(call.meter)
+        track = engine.tracks[name] = Track(call.meter, tally=self._tally, trail=trail)
         self._idle.clear()
         try:
             yield track

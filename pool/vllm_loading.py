@@ -20,6 +20,7 @@ from weighbridge.config.settings import TierSettings
 from weighbridge.observability.metrics import Metrics
 from weighbridge.pool import embedded_model, preflight, vllm_env
 from weighbridge.pool.engine import EngineStartFailed
+from weighbridge.pool.engine_stats import EngineStats
 from weighbridge.pool.processes import ProcessId, kill, with_descendants
 
 if TYPE_CHECKING:
@@ -63,10 +64,11 @@ def compat() -> ModuleType:
 class Loader:
     """One load of one engine. `run` belongs in a thread; `interrupt` may be called from any other."""
 
-    def __init__(self, road: str, settings: TierSettings, metrics: Metrics) -> None:
+    def __init__(self, road: str, settings: TierSettings, metrics: Metrics, worker: str = "0") -> None:
         self._road = road
         self._settings = settings
-        self._metrics = metrics
+        self.stats: Final = EngineStats(road, worker, metrics)
+        """The engine's series."""
         self._stop = threading.Event()
         self._older: frozenset[int] | None = None
         """Engine cores that were there before ours; None while nothing is being built."""
@@ -113,7 +115,7 @@ class Loader:
         try:
             self._go_on()
             engine: MeteredLLM = vllm.build_engine(
-                self._road, settings, model, _kv_cache_bytes(settings), eager, self._metrics
+                self._road, settings, model, _kv_cache_bytes(settings), eager, self.stats
             )
             return engine
         except Exception as exc:
@@ -126,6 +128,23 @@ class Loader:
     def _go_on(self) -> None:
         if self._stop.is_set():
             raise EngineStartFailed("closed while it was loading")
+
+
+async def add_adapters(road: str, settings: TierSettings, chat: Chat) -> None:
+    """Load a tier's LoRA adapters into its engine.
+
+    Raises:
+        ConfigError: one does not fit the model.
+        EngineStartFailed: the engine has died over it.
+    """
+    for name, folder in settings.lora_adapters.items():
+        log.info("loading %s: adapter %s", road, name)
+        try:
+            await chat.add_adapter(name, folder)
+        except ValueError as exc:
+            raise ConfigError(
+                f"tiers.{road}.lora_adapters.{name}: cannot be loaded into this model ({_one_line(exc)})"
+            ) from exc
 
 
 def shut_down(loaded: Loaded, grace_s: float) -> None:

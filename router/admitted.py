@@ -15,10 +15,12 @@ class Admitted:
         request_id: UUIDv7 made at admission; the ledger, the engine and the upstream share it.
         body: the decoded chat-completions body, unknown fields kept.
         body_bytes: length of the body as received, in bytes.
-        model: the requested model name, one of `config.roads.MODEL_NAMES`.
+        model: the requested model name, one of `config.roads.MODEL_NAMES` or a tier's adapter.
         stream: whether the caller asked for Server-Sent Events.
         admitted_at: monotonic seconds at admission.
         admitted_ns: UTC nanoseconds at admission.
+        max_queue_ms: milliseconds the caller wants to wait for a slot at most; None leaves it to the policy.
+        batch: whether the caller lets interactive requests go first.
     """
 
     request_id: str
@@ -30,6 +32,8 @@ class Admitted:
     key_id: str
     admitted_at: float
     admitted_ns: int
+    max_queue_ms: int | None = None
+    batch: bool = False
 
 
 class ClientGone(Exception):

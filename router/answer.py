@@ -108,19 +108,19 @@ def weighbridge_headers(
     score: float | None,
     task: str,
     policy: str,
-    attempts: int,
-    queue_ms: float,
+    attempts: int | None,
+    queue_ms: float | None,
     reason: str,
 ) -> list[Header]:
-    """The `x-weighbridge-*` headers every answer carries, errors included."""
+    """The `x-weighbridge-*` headers every answer carries, errors included; what is not known is left out."""
     pairs = {
         "request-id": request_id,
         "road": road,
         "score": "" if score is None else f"{score:.3f}",
         "task": task,
         "policy": policy,
-        "attempts": str(attempts),
-        "queue-ms": f"{queue_ms:.0f}",
+        "attempts": "" if attempts is None else str(attempts),
+        "queue-ms": "" if queue_ms is None else f"{queue_ms:.0f}",
         "reason": reason,
     }
     return [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from weighbridge.config.errors import ApiError
@@ -17,6 +19,12 @@ class Facts(msgspec.Struct, frozen=True):
     local_roads: tuple[Road, ...]
     """The tiers this deployment has, from the cheapest to the most capable."""
     commercial_configured: bool
+    adapters: Mapping[str, Road] = {}
+    """LoRA adapters by name, and the tier that has each."""
+    max_queue_ms: int | None = None
+    """How long the caller wants to wait for a slot at most."""
+    batch: bool = False
+    """The caller lets interactive requests go first."""
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -25,6 +33,8 @@ class Decision(msgspec.Struct, frozen=True):
     road: Road
     alternates: tuple[Road, ...]
     """Roads it may move to, in order; which of them a setback opens is `failover.next_road`'s business."""
+    overflow: tuple[Road, ...]
+    """Roads it may move to when its tier is contended, in order: the policy's `overflow_order`."""
     explicit: bool
     """The caller named the road."""
     score: float
@@ -38,6 +48,13 @@ class Decision(msgspec.Struct, frozen=True):
     egress_reason: str
     """Why it would leave if `road` is commercial: `score`, `task` or `explicit`."""
     queue_lock_timeout_ms: int
+    """How long it may wait for slots in all; 0 takes one that is free or none."""
+    batch: bool
+    """It goes after the interactive ones."""
+    adapter: str | None
+    """The LoRA adapter that answers; None is the tier's model itself."""
+    drain_s: float
+    """Seconds a commercial answer is read on after its caller has left; 0 ends it at once."""
     policy_version: str
     calibration_version: str
 
@@ -55,19 +72,23 @@ def decide(model: str, weight: Assessment, policy: Policy, facts: Facts) -> Deci
         placed = policy.place(weight.task, weight.score, facts.tenant)
         road, moved = _reachable(placed.road, facts.local_roads, may_leave, egress)
         alternates = _alternates(road, facts.local_roads, may_leave)
+        overflow = _overflow(road, policy.overflow_order, facts.local_roads, may_leave)
         reasons = (*placed.reasons, *moved)
         clamped = placed.clamped_score
         egress_reason: str = placed.decided_by
     else:
         road = _explicit(model, facts, egress)
-        overflow = policy.explicit_local == "overflow" and road in LOCAL_ROADS and may_leave
-        alternates = (COMMERCIAL,) if overflow else ()
-        reasons = (f"explicit model {road}",)
+        may_move = policy.explicit_local == "overflow" and road in LOCAL_ROADS
+        alternates = (COMMERCIAL,) if may_move and may_leave else ()
+        overflow = _overflow(road, policy.overflow_order, facts.local_roads, may_leave) if may_move else ()
+        reasons = (f"explicit model {model}" if model == road else f"explicit adapter {model} on {road}",)
         clamped = weight.score
         egress_reason = "explicit"
+    wait_ms = policy.queue_lock_timeout_ms_for(facts.tenant)
     return Decision(
         road=road,
         alternates=alternates,
+        overflow=overflow,
         explicit=model != AUTO,
         score=weight.score,
         clamped_score=clamped,
@@ -76,7 +97,10 @@ def decide(model: str, weight: Assessment, policy: Policy, facts: Facts) -> Deci
         reasons=reasons,
         may_leave=may_leave,
         egress_reason=egress_reason,
-        queue_lock_timeout_ms=policy.queue_lock_timeout_ms_for(facts.tenant),
+        queue_lock_timeout_ms=wait_ms if facts.max_queue_ms is None else min(wait_ms, facts.max_queue_ms),
+        batch=facts.batch or policy.is_batch(facts.tenant),
+        adapter=model if model in facts.adapters else None,
+        drain_s=policy.drain_s,
         policy_version=policy.version,
         calibration_version=CALIBRATION_VERSION,
     )
@@ -110,6 +134,24 @@ def _alternates(road: Road, local: tuple[Road, ...], may_leave: bool) -> tuple[R
     return (*outward, *others) if road == LOCAL_70B else (*others, *outward)
 
 
+def _overflow(
+    road: Road, order: tuple[str, ...], local: tuple[Road, ...], may_leave: bool
+) -> tuple[Road, ...]:
+    """The policy's words as roads: the nearest tier first, above or below."""
+    if road == COMMERCIAL:
+        return ()
+    at = LOCAL_ROADS.index(road)
+    roads: list[Road] = []
+    for word in order:
+        if word == "higher-local":
+            roads += [tier for tier in LOCAL_ROADS[at + 1 :] if tier in local]
+        elif word == "lower-local":
+            roads += [tier for tier in reversed(LOCAL_ROADS[:at]) if tier in local]
+        elif may_leave:
+            roads.append(COMMERCIAL)
+    return tuple(roads)
+
+
 def _explicit(model: str, facts: Facts, egress: str) -> Road:
     if model == COMMERCIAL:
         if egress == "never":
@@ -130,7 +172,7 @@ def _explicit(model: str, facts: Facts, egress: str) -> Road:
             )
         return COMMERCIAL
     for road in facts.local_roads:
-        if road == model:
+        if road == model or facts.adapters.get(model) == road:
             return road
     raise ApiError(
         404,

@@ -17,8 +17,9 @@ from weighbridge.observability.ledger import Ledger, LedgerUnavailable
 from weighbridge.observability.metrics import Metrics
 from weighbridge.policies.store import PolicyStore
 from weighbridge.pool.pool import Pool
+from weighbridge.router.account import Account
 from weighbridge.router.admitted import Admitted, ClientGone, Sink
-from weighbridge.router.lifecycle import Lifecycle
+from weighbridge.router.lifecycle import Lifecycle, Limits
 from weighbridge.router.roads import Roads
 
 log = logging.getLogger("weighbridge.router")
@@ -43,14 +44,18 @@ class Dispatch:
         metrics: Metrics,
         clock: Clock,
         request_timeout_s: float,
+        limits: Limits,
         commercial: CommercialSettings,
     ) -> None:
-        self._roads = Roads(pool=pool, policies=policies, masker=masker, gate=gate, commercial=commercial)
+        self._roads = Roads(
+            pool=pool, policies=policies, masker=masker, gate=gate, commercial=commercial, metrics=metrics
+        )
+        self._limits = limits
         self._ledger = ledger
         self._metrics = metrics
         self._clock = clock
         self._timeout_s = request_timeout_s
-        self._under_way: set[Lifecycle] = set()
+        self._under_way: dict[Account, Lifecycle] = {}
         self.closing = False
         """Set at shutdown: who is cancelled from then on was cut off by us, not by the caller."""
 
@@ -65,18 +70,19 @@ class Dispatch:
         Raises:
             ApiError: nothing was sent; `answer_headers` holds the headers to send with it.
         """
+        account = Account(request, ledger=self._ledger, clock=self._clock, on_done=self._done)
         life = Lifecycle(
             request,
             sink,
+            account,
             roads=self._roads,
-            ledger=self._ledger,
             clock=self._clock,
             deadline=Deadline.after(self._clock, self._timeout_s),
-            on_done=self._done,
             on_setback=self._setback,
             cut_by_us=lambda: self.closing,
+            limits=self._limits,
         )
-        self._under_way.add(life)
+        self._under_way[account] = life
         try:
             await life.run()
         except ClientGone:
@@ -86,7 +92,7 @@ class Dispatch:
         """Write a progress row for every answer under way, each second, until cancelled."""
         while True:
             await asyncio.sleep(PROGRESS_INTERVAL_S)
-            for life in tuple(self._under_way):
+            for life in tuple(self._under_way.values()):
                 life.note_progress()
 
     def _setback(self, exc: Exception) -> None:
@@ -100,16 +106,16 @@ class Dispatch:
         elif isinstance(exc, LedgerUnavailable):
             self._metrics.egress_total.labels("ledger_unavailable").inc()
 
-    def _done(self, life: Lifecycle) -> None:
-        self._under_way.discard(life)
-        if life.road == COMMERCIAL and life.outcome in _EGRESS_ENDS:
-            self._metrics.egress_total.labels(_EGRESS_ENDS[life.outcome]).inc()
+    def _done(self, account: Account) -> None:
+        self._under_way.pop(account, None)
+        if account.road == COMMERCIAL and account.outcome in _EGRESS_ENDS:
+            self._metrics.egress_total.labels(_EGRESS_ENDS[account.outcome]).inc()
         self._metrics.request_done(
-            road=life.road or "none",
-            outcome=life.outcome,
-            seconds=life.total_ms / 1000,
-            ttft_seconds=None if life.ttft_ms is None else life.ttft_ms / 1000,
-            prompt_tokens=life.meter.prompt,
-            cached_tokens=life.meter.cached,
-            completion_tokens=life.meter.completion,
+            road=account.road or "none",
+            outcome=account.outcome,
+            seconds=account.total_ms / 1000,
+            ttft_seconds=None if account.ttft_ms is None else account.ttft_ms / 1000,
+            prompt_tokens=account.usage.prompt,
+            cached_tokens=account.usage.cached,
+            completion_tokens=account.usage.completion,
         )

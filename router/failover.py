@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Final
 
 from weighbridge.commercial.errors import UpstreamFailed, UpstreamRefused
 from weighbridge.config.errors import ApiError, ContextLengthExceeded
@@ -13,7 +14,7 @@ from weighbridge.config.roads import COMMERCIAL, LOCAL_ROADS, Road
 from weighbridge.masking.errors import PASSING, MaskingRefused, Reason
 from weighbridge.observability.ledger import LedgerUnavailable
 from weighbridge.pool.engine import EngineOverloaded, EngineUnavailable
-from weighbridge.pool.queue_lock import QueueFull, QueueLockTimeout
+from weighbridge.pool.slot_lock import NoFreeSlot, QueueFull, QueueLockTimeout, WaitTooLong
 from weighbridge.pool.worker import TierNotReady
 from weighbridge.router.decision import Decision
 
@@ -22,17 +23,39 @@ class EmptyAnswer(Exception):
     """A stream ended without content and without a finish reason."""
 
 
+class WorkerLost(ApiError):
+    """A stream broke off, and no other worker could go on with it in time."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            503,
+            "The local model's worker was lost in the middle of the answer, and no other one could go on with it.",
+            type="server_error",
+            code="worker_lost",
+            retry_after_s=5,
+        )
+
+
 class Opens(Enum):
     """Which roads a setback opens."""
 
     NOTHING = auto()
     """The request itself is at fault, or the provider's word is final."""
-    OUTWARD = auto()
-    """The tier is contended: overflow. One queue deadline has been spent; no other queue is joined."""
+    OVERFLOW = auto()
+    """The tier is contended: the roads of the policy's `overflow_order`. No other queue is joined."""
     ANY = auto()
     """The backend is gone or cannot hold the prompt."""
     LOCAL = auto()
     """The outward road failed or was refused; a refusal closes it for good."""
+
+
+_CONTENDED: Final[Mapping[type[ApiError], str]] = {
+    QueueLockTimeout: "queue_timeout",
+    WaitTooLong: "queue_predicted",
+    NoFreeSlot: "no_free_slot",
+    QueueFull: "queue_full",
+    EngineOverloaded: "engine_overloaded",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +72,12 @@ def setback_of(exc: Exception, decision: Decision) -> Setback:
     retry = math.ceil(max(1.0, decision.queue_lock_timeout_ms / 1000))
     match exc:
         case QueueLockTimeout() | QueueFull() | EngineOverloaded():
-            cause = {QueueLockTimeout: "queue_timeout", QueueFull: "queue_full"}.get(
-                type(exc), "engine_overloaded"
-            )
-            return Setback(cause, Opens.OUTWARD, _contended(cause, retry))
+            cause = _CONTENDED[type(exc)]
+            return Setback(cause, Opens.OVERFLOW, _contended(cause, retry))
         case TierNotReady():
             return Setback("not_ready", Opens.ANY, _no_capacity(retry))
+        case WorkerLost():
+            return Setback("worker_lost", Opens.NOTHING, exc)
         case EngineUnavailable():
             return Setback("engine_unavailable", Opens.ANY, exc)
         case ContextLengthExceeded():
@@ -74,15 +97,11 @@ def setback_of(exc: Exception, decision: Decision) -> Setback:
 
 
 def next_road(decision: Decision, tried: Collection[Road], setback: Setback) -> Road | None:
-    """The first alternate that `setback` opens and that was not tried yet."""
+    """The first road that `setback` opens and that was not tried yet."""
     if setback.opens is Opens.NOTHING:
         return None
-    for road in decision.alternates:
-        if road in tried:
-            continue
-        if setback.opens is Opens.OUTWARD and road != COMMERCIAL:
-            continue
-        if setback.opens is Opens.LOCAL and road not in LOCAL_ROADS:
+    for road in decision.overflow if setback.opens is Opens.OVERFLOW else decision.alternates:
+        if road in tried or (setback.opens is Opens.LOCAL and road not in LOCAL_ROADS):
             continue
         return road
     return None
@@ -95,6 +114,9 @@ def final_error(setbacks: Sequence[Setback]) -> ApiError:
     cause: coming again would not help it, as it does after a full queue.
     """
     last = setbacks[-1]
+    if last.cause == "not_ready":
+        # Busy, not gone: the caller may come again.
+        last = next((setback for setback in setbacks if setback.opens is Opens.OVERFLOW), last)
     if last.cause == "masking_refused" and len(setbacks) > 1 and setbacks[-2].opens is Opens.ANY:
         return setbacks[-2].error
     return last.error
@@ -102,7 +124,7 @@ def final_error(setbacks: Sequence[Setback]) -> ApiError:
 
 def egress_reason(setback: Setback) -> str:
     """The word the egress row gives for an overflow after `setback`."""
-    if setback.opens is Opens.OUTWARD:
+    if setback.opens is Opens.OVERFLOW:
         return "queue_lock_timeout"
     return "window" if setback.cause == "window" else "worker_lost"
 

@@ -3,8 +3,8 @@
     received → scored → queued → granted → committed → done
 
 The *commit point* is entering `committed`: before it a setback may move the request to another road, after it
-the answer finishes or an error event is sent. The slot lease lives inside `granted` and `committed`, the attempt
-rows hang on `queued`, the one completion row on `done`.
+the answer finishes or an error event is sent; a stream that loses its worker stays committed while another worker of
+the tier goes on with it. The slot lease lives inside an attempt; the records are `router.account`'s.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from enum import Enum
 
 from weighbridge.config.clock import Clock
@@ -19,28 +20,37 @@ from weighbridge.config.deadline import Deadline
 from weighbridge.config.errors import ApiError, ContextLengthExceeded
 from weighbridge.config.roads import COMMERCIAL, Road
 from weighbridge.config.usage import TokenMeter
-from weighbridge.observability.ledger import Ledger, LedgerUnavailable
-from weighbridge.observability.records import Attempt, Completion, Intent, Outcome, Progress
-from weighbridge.pool.engine import EngineCall
-from weighbridge.pool.queue_lock import SlotLease
+from weighbridge.pool.engine import Engine, EngineCall, Trail
+from weighbridge.pool.lease import SlotLease
+from weighbridge.pool.slot_lock import Ask, Priority, QueueLockTimeout
+from weighbridge.pool.tier import Tier
+from weighbridge.pool.worker import TierNotReady
 from weighbridge.router import answer
-from weighbridge.router.admitted import Admitted, ClientGone, Header, Sink
+from weighbridge.router.account import Account
+from weighbridge.router.admitted import Admitted, ClientGone, Sink
+from weighbridge.router.affinity import affinity_of
 from weighbridge.router.decision import Decision
+from weighbridge.router.delivery import Delivery
+from weighbridge.router.draining import drained
 from weighbridge.router.failover import (
     EmptyAnswer,
+    Opens,
     Setback,
+    WorkerLost,
     egress_reason,
     final_error,
     next_road,
     setback_of,
 )
-from weighbridge.router.roads import Passage, Roads, Weighed, closing
+from weighbridge.router.roads import Passage, Roads, closing
 
 log = logging.getLogger("weighbridge.router")
 
 PROGRESS_TOKENS = 64
 """A progress row at least every so many tokens of a stream; the ticker adds one a second."""
 
+MAX_WORKERS_LOST = 3
+"""Workers of one tier that a request may see die; one that kills its workers must not go through all of them."""
 
 MAX_HELD_BYTES = 1 << 20
 """What a stream may send before its first content; a backend that sends more without content is not answering."""
@@ -66,6 +76,16 @@ LEGAL: dict[Phase, frozenset[Phase]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Seconds, from the settings."""
+
+    keep_alive_s: float
+    """A stream that is silent for so long gets a comment."""
+    continue_wait_s: float
+    """A stream that lost its worker waits so long for another one."""
+
+
 class Lifecycle:
     """One request under way. Made and run by `router.dispatch.Dispatch`."""
 
@@ -73,43 +93,41 @@ class Lifecycle:
         self,
         request: Admitted,
         sink: Sink,
+        account: Account,
         *,
         roads: Roads,
-        ledger: Ledger,
         clock: Clock,
         deadline: Deadline,
-        on_done: Callable[[Lifecycle], None],
         on_setback: Callable[[Exception], None],
         cut_by_us: Callable[[], bool],
+        limits: Limits,
     ) -> None:
         self.request = request
+        self.account = account
         self.phase = Phase.RECEIVED
-        self.meter = TokenMeter()
-        self.attempts = 0
-        self.road: Road | None = None
-        self.queue_ms = 0.0
-        self.ttft_ms: float | None = None
-        self.total_ms = 0.0
-        self.outcome: Outcome = "error"
-        self.status = 0
-        self.error_code = ""
-        self._sink = sink
         self._roads = roads
-        self._ledger = ledger
         self._clock = clock
         self._deadline = deadline
-        self._on_done = on_done
         self._on_setback = on_setback
         self._cut_by_us = cut_by_us
-        self._weighed: Weighed | None = None
+        self._limits = limits
+        self._delivery = Delivery(
+            sink,
+            stream=request.stream,
+            headers=account.headers,
+            summary=account.summary,
+            keep_alive_s=limits.keep_alive_s,
+        )
         self._lease: SlotLease | None = None
-        self._intent: asyncio.Future[None] | None = None
-        self._completion: asyncio.Future[None] | None = None
-        self._reported = 0
+        self._engine: Engine | None = None
+        """The engine that was asked last."""
         self._whole = b""
         self._prompt_tokens = 0
         """At least so many, once a tier found the prompt too long; 0 while nobody had to count."""
         self._passage: Passage | None = None
+        self._trail: Trail | None = None
+        """What was streamed so far, where another worker could go on with it."""
+        self._workers_lost = 0
 
     # ---- the walk ----
 
@@ -120,76 +138,103 @@ class Lifecycle:
             ApiError: nothing was sent yet; the gateway answers it (`answer_headers` holds our headers).
             ClientGone, asyncio.CancelledError: the caller went away; the record is written.
         """
+        account = self.account
         try:
             async with asyncio.timeout(self._deadline.remaining()):
                 await self._serve()
         except (asyncio.CancelledError, ClientGone) as exc:
-            self.outcome = "client_aborted"
+            account.outcome = "client_aborted"
             if isinstance(exc, ClientGone):
-                self.error_code = exc.code
+                account.error_code = exc.code
             elif self._cut_by_us():
-                self.outcome, self.error_code = ("truncated" if self.status else "error"), "shutdown"
+                account.outcome = "truncated" if self.phase is Phase.COMMITTED else "error"
+                account.error_code = "shutdown"
             raise
         except Exception as exc:
-            error = self._as_answer(exc)
-            self.error_code = error.code or ""
-            if self.status:
-                self.outcome = "truncated"
-                await self._durable(self._complete())
-                await self._say_broken(error)
-                return
-            self.status = error.status
-            self.outcome = "refused" if error.status < 500 else "error"
-            error.answer_headers = self.headers()
-            await self._durable(self._complete())
-            raise error from None
+            await self._tell(self._as_answer(exc))
         finally:
             # Nothing here suspends: a cancelled request still gives its slot back and leaves its record.
+            self._delivery.stop()
             self._release()
             self._complete()
 
+    async def _tell(self, error: ApiError) -> None:
+        """Record the failure, then tell the caller: as an event where the headers are out, else by raising it."""
+        account = self.account
+        account.error_code = error.code or ""
+        if self.phase is Phase.COMMITTED:
+            account.outcome = "truncated"
+        else:
+            account.outcome = "refused" if error.status < 500 else "error"
+        if self._delivery.opened:
+            account.status = 200
+            await account.durable(self._complete())
+            await self._delivery.broken(error, self.request.request_id)
+            return
+        account.status = error.status
+        error.answer_headers = account.headers()
+        await account.durable(self._complete())
+        raise error from None
+
     async def _serve(self) -> None:
-        weighed = self._weighed = self._roads.weigh(self.request)
+        weighed = self._roads.weigh(self.request)
         self._enter(Phase.SCORED)
-        self._intent = self._ledger.intent(self._intent_row(weighed))
+        self.account.decided(weighed)
         decision = weighed.decide()
         tried: list[Road] = []
         setbacks: list[Setback] = []
-        road, reason = decision.road, decision.egress_reason
+        road, reason, wait = decision.road, decision.egress_reason, True
+        self._delivery.start_waiting()
         while True:
             tried.append(road)
-            setback = await self._attempt(road, decision, reason)
+            setback = await self._attempt(road, decision, reason, wait)
             if setback is None:
                 await self._finish()
                 return
-            onward = next_road(decision, tried, setback)
-            log.info(
-                "request %s: %s on %s, %s",
-                self.request.request_id,
-                setback.cause,
-                road,
-                f"moving to {onward}" if onward else "no road left",
-            )
             setbacks.append(setback)
+            if self._stays_in_tier(road, setback):
+                self._note(f"{road} lost its worker, trying another")
+                continue
+            if self.phase is Phase.COMMITTED:
+                raise setback.error
+            onward = next_road(decision, tried, setback)
+            self._note(f"{setback.cause} on {road}, {f'moving to {onward}' if onward else 'no road left'}")
             if onward is None:
                 raise final_error(setbacks)
-            road, reason = onward, egress_reason(setback)
+            road, reason, wait = onward, egress_reason(setback), setback.opens is not Opens.OVERFLOW
 
-    async def _attempt(self, road: Road, decision: Decision, reason: str) -> Setback | None:
-        """Try one road. None: it served. A setback: nothing was sent, another road may serve."""
-        self._enter(Phase.QUEUED)
-        self.road = road
-        self.attempts += 1
-        self.meter = TokenMeter()
-        self._reported = 0
+    def _stays_in_tier(self, road: Road, setback: Setback) -> bool:
+        """Whether another worker of the same tier takes over: the whole request, or a stream where it broke off."""
+        if setback.cause != "engine_unavailable" or road == COMMERCIAL:
+            return False
+        self._workers_lost += 1
+        if self._workers_lost >= MAX_WORKERS_LOST:
+            return False
+        tier = self._roads.tier(road)
+        if self.phase is not Phase.COMMITTED:
+            # A worker that lives and will not serve this request would only say so again.
+            return self._engine is not None and not self._engine.alive and tier.ready
+        trail, account = self._trail, self.account
+        if trail is None or trail.lost:
+            self._roads.continued(road, "lost")
+            return False
+        before = account.carried or account.meter
+        # What the worker had made and not handed over yet is made again, so it is not part of the answer.
+        account.carried = TokenMeter(trail.prompt_tokens, len(trail.token_ids), before.cached, before.exact)
+        return tier.recovering
+
+    async def _attempt(self, road: Road, decision: Decision, reason: str, wait: bool) -> Setback | None:
+        """Try one road. None: it served. A setback: another road may serve, or another worker go on."""
+        if self.phase is not Phase.COMMITTED:
+            self._enter(Phase.QUEUED)
+        self.account.try_road(road)
         self._passage = None
-        started, queued_before = self._clock.wall_ns(), self.queue_ms
         outcome = "cancelled"
         try:
             if road == COMMERCIAL:
                 await self._serve_commercial(decision, reason)
             else:
-                await self._serve_local(road, decision)
+                await self._serve_local(road, decision, wait)
             outcome = "ok"
             return None
         except ClientGone:
@@ -200,47 +245,67 @@ class Lifecycle:
             setback = setback_of(exc, decision)
             outcome = setback.cause
             self._on_setback(exc)
-            if self.phase is Phase.COMMITTED:
-                raise setback.error from None
             return setback
         finally:
             self._release()
-            self._ledger.attempt(
-                Attempt(
-                    request_id=self.request.request_id,
-                    n=self.attempts,
-                    road=road,
-                    started_ns=started,
-                    ended_ns=self._clock.wall_ns(),
-                    outcome=outcome,
-                    prompt_tokens=self.meter.prompt,
-                    cached_tokens=self.meter.cached,
-                    completion_tokens=self.meter.completion,
-                    queue_ms=self.queue_ms - queued_before,
-                    egress_id=self._passage.egress_id if self._passage else "",
-                )
-            )
+            self.account.tried(outcome, self._passage.egress_id if self._passage else "")
 
-    async def _serve_local(self, road: Road, decision: Decision) -> None:
-        tier = self._roads.tier(road)
-        try:
-            await tier.fits(self.request.body, self.request.body_bytes)
-        except ContextLengthExceeded as exc:
-            self._prompt_tokens = exc.prompt_tokens or tier.max_model_len
-            raise
-        asked = self._clock.monotonic()
-        try:
-            self._lease = await tier.lease(self._deadline.within(decision.queue_lock_timeout_ms / 1000))
-        finally:
-            self.queue_ms += (self._clock.monotonic() - asked) * 1000
-        self._enter(Phase.GRANTED)
-        call = EngineCall(self.request.request_id, self.request.body, self.meter)
-        engine = self._lease.engine
-        if self.request.stream:
-            async with closing(engine.stream(call)) as events:
+    # ---- the roads ----
+
+    async def _serve_local(self, road: Road, decision: Decision, wait: bool) -> None:
+        tier, request, account = self._roads.tier(road), self.request, self.account
+        going_on = self.phase is Phase.COMMITTED
+        if not going_on:
+            try:
+                await tier.fits(request.body, request.body_bytes)
+            except ContextLengthExceeded as exc:
+                self._prompt_tokens = exc.prompt_tokens or tier.max_model_len
+                raise
+        lease = self._lease = await self._take_slot(tier, decision, wait, going_on)
+        self._engine = lease.engine
+        if not going_on:
+            self._enter(Phase.GRANTED)
+            self._trail = Trail() if request.stream else None
+        call = EngineCall(request.request_id, request.body, account.meter, decision.adapter, self._trail)
+        if request.stream:
+            async with closing(lease.engine.stream(call)) as events:
                 await self._pump(events)
         else:
-            self._whole = await engine.complete(call)
+            self._whole = await lease.engine.complete(call)
+        if going_on:
+            self._roads.continued(road, "ok")
+        tier.learn(decision.task, request.body, request.body_bytes, account.usage)
+
+    async def _take_slot(self, tier: Tier, decision: Decision, wait: bool, going_on: bool) -> SlotLease:
+        request = self.request
+        asked = self._clock.monotonic()
+        try:
+            ask = self._ask(tier, decision, wait, going_on)
+            return await tier.lease(ask, decision.task, request.body, request.body_bytes)
+        except (QueueLockTimeout, TierNotReady):
+            if going_on:
+                self._roads.continued(decision.road, "no_worker")
+                raise WorkerLost from None
+            raise
+        finally:
+            self.account.queue_ms += (self._clock.monotonic() - asked) * 1000
+
+    def _ask(self, tier: Tier, decision: Decision, wait: bool, going_on: bool) -> Ask:
+        """The request for a slot. All of a request's waiting, on whatever tiers, comes out of one allowance."""
+        tenant = self.request.tenant
+        affinity = affinity_of(self.request.body, tenant) if len(tier.workers) > 1 else b""
+        if going_on:
+            deadline = self._deadline.within(self._limits.continue_wait_s)
+            return Ask(deadline, Priority.CONTINUED, tenant, affinity=affinity)
+        left_s = (decision.queue_lock_timeout_ms - self.account.queue_ms) / 1000
+        may_wait = wait and left_s > 0
+        return Ask(
+            self._deadline.within(left_s) if may_wait else self._deadline,
+            Priority.BATCH if decision.batch else Priority.INTERACTIVE,
+            tenant,
+            affinity=affinity,
+            wait=may_wait,
+        )
 
     async def _serve_commercial(self, decision: Decision, reason: str) -> None:
         if not decision.may_leave:
@@ -249,17 +314,27 @@ class Lifecycle:
         if window is not None and self._prompt_tokens >= window:
             raise ContextLengthExceeded(self._prompt_tokens, window)
         # No record, no egress: the intent must be on disk before anything is built that could leave.
-        if self._intent is not None:
-            await asyncio.shield(self._intent)
+        await self.account.intent_durable(required=True)
         masked = await self._roads.mask(self.request, self._deadline)
         self._enter(Phase.GRANTED)
-        passage = self._passage = self._roads.passage(masked, self.attempts, reason, decision.policy_version)
+        passage = self._roads.passage(masked, self.account.attempts, reason, decision.policy_version)
+        self._passage = passage
+        await drained(self._cross(passage), decision.drain_s, self._delivery, self._ends_now)
+
+    async def _cross(self, passage: Passage) -> None:
+        meter = self.account.meter
         if self.request.stream:
             keep_usage = answer.wants_usage(self.request.body)
-            async with closing(passage.stream(self._deadline, self.meter, keep_usage)) as events:
+            async with closing(passage.stream(self._deadline, meter, keep_usage)) as events:
                 await self._pump(events)
         else:
-            self._whole = await passage.complete(self._deadline, self.meter)
+            self._whole = await passage.complete(self._deadline, meter)
+
+    def _ends_now(self) -> bool:
+        """Whether the request is ended by us and not by its caller."""
+        return self._deadline.expired() or self._cut_by_us()
+
+    # ---- the answer ----
 
     async def _pump(self, events: AsyncIterator[bytes]) -> None:
         """Pass events on. What comes before the first content is held, so that it can still be dropped."""
@@ -276,47 +351,40 @@ class Lifecycle:
                     continue
                 await self._commit()
                 out = b"".join(held)
-            await self._sink.write(out)
-            if self.meter.completion - self._reported >= PROGRESS_TOKENS:
+            await self._delivery.write(out)
+            if self.account.unreported >= PROGRESS_TOKENS:
                 self.note_progress()
         if self.phase is Phase.GRANTED:
             raise EmptyAnswer
 
     async def _commit(self) -> None:
         """The commit point. The intent's row is on disk before the first byte goes out."""
-        await self._durable(self._intent)
+        await self.account.intent_durable()
         self._enter(Phase.COMMITTED)
-        self.ttft_ms = self._elapsed_ms()
-        self.status = 200
-        await self._sink.start(200, [*answer.content_headers(self.request.stream), *self.headers()])
+        self.account.ttft_ms = self.account.elapsed_ms()
+        self.account.status = 200
+        await self._delivery.begin()
 
     async def _finish(self) -> None:
         """The answer is made: record it, then let its end go out."""
+        account = self.account
+        account.outcome = "ok"
         if self.request.stream:
-            self.outcome = "ok"
-            await self._durable(self._complete())
-            await self._sink.write(answer.DONE)
+            await account.durable(self._complete())
+            await self._delivery.end()
         else:
-            await self._durable(self._intent)
+            await account.intent_durable()
             self._enter(Phase.COMMITTED)
-            self.outcome, self.status, self.ttft_ms = "ok", 200, self._elapsed_ms()
-            await self._durable(self._complete())
-            length = (b"content-length", str(len(self._whole)).encode())
-            await self._sink.start(200, [*answer.content_headers(False), length, *self.headers()])
-            await self._sink.write(self._whole)
-        await self._sink.end()
-
-    async def _say_broken(self, error: ApiError) -> None:
-        """Tell the caller that the stream broke. A document cannot say so: the gateway cuts what is not ended."""
-        if not self.request.stream:
-            return
-        try:
-            await self._sink.write(answer.frame(answer.error_body(error)))
-            await self._sink.end()
-        except ClientGone:
-            log.info("request %s: caller left before the error event", self.request.request_id)
+            account.status, account.ttft_ms = 200, account.elapsed_ms()
+            await account.durable(self._complete())
+            await self._delivery.whole(self._whole)
 
     # ---- what hangs on the states ----
+
+    def note_progress(self) -> None:
+        """Leave a progress row, and let the reservation follow the answer, if there are new tokens."""
+        if self.account.note_progress() and self._lease is not None:
+            self._lease.grown(self.account.meter)
 
     def _enter(self, phase: Phase) -> None:
         if phase not in LEGAL[self.phase]:
@@ -330,80 +398,12 @@ class Lifecycle:
 
     def _complete(self) -> asyncio.Future[None]:
         """Enqueue the one completion row; further calls return the same future."""
-        if self._completion is None:
+        if self.phase is not Phase.DONE:
             self._enter(Phase.DONE)
-            self.total_ms = self._elapsed_ms()
-            if self._intent is None:
-                self._intent = self._ledger.intent(self._intent_row(None))
-            self._completion = self._ledger.completion(
-                Completion(
-                    request_id=self.request.request_id,
-                    ended_ns=self._clock.wall_ns(),
-                    outcome=self.outcome,
-                    status=self.status,
-                    road=self.road or "",
-                    attempts=self.attempts,
-                    prompt_tokens=self.meter.prompt,
-                    cached_tokens=self.meter.cached,
-                    completion_tokens=self.meter.completion,
-                    tokens_exact=self.meter.exact,
-                    queue_ms=self.queue_ms,
-                    ttft_ms=self.ttft_ms,
-                    total_ms=self.total_ms,
-                    error_code=self.error_code,
-                )
-            )
-            try:
-                self._on_done(self)
-            except Exception as exc:
-                # Counting must not cost the caller an answer.
-                log.error("request %s: not counted, %s", self.request.request_id, type(exc).__name__)
-        return self._completion
+        return self.account.close()
 
-    async def _durable(self, written: asyncio.Future[None] | None) -> None:
-        """Wait for a row. With the ledger down local serving goes on; the ledger counts the rows at risk."""
-        if written is None:
-            return
-        try:
-            await asyncio.shield(written)
-        except LedgerUnavailable:
-            log.debug("request %s: its row waits for the ledger", self.request.request_id)
-
-    def note_progress(self) -> None:
-        """Leave a progress row if there are tokens since the last one."""
-        if self.meter.completion > self._reported and self._completion is None:
-            self._reported = self.meter.completion
-            self._ledger.progress(Progress(self.request.request_id, self.meter.prompt, self.meter.completion))
-
-    def headers(self) -> list[Header]:
-        weighed = self._weighed
-        return answer.weighbridge_headers(
-            request_id=self.request.request_id,
-            road=self.road or "",
-            score=weighed.weight.score if weighed else None,
-            task=weighed.weight.task if weighed else "",
-            policy=weighed.policy.version if weighed else "",
-            attempts=self.attempts,
-            queue_ms=self.queue_ms,
-            reason=weighed.reasons[-1] if weighed else "",
-        )
-
-    def _intent_row(self, weighed: Weighed | None) -> Intent:
-        request = self.request
-        return Intent(
-            request_id=request.request_id,
-            admitted_ns=request.admitted_ns,
-            tenant=request.tenant,
-            key_id=request.key_id,
-            model_requested=request.model,
-            stream=request.stream,
-            road=weighed.road if weighed else "",
-            score=weighed.weight.score if weighed else 0.0,
-            task=weighed.weight.task if weighed else "unknown",
-            policy_version=weighed.policy.version if weighed else "",
-            calibration_version=weighed.calibration_version if weighed else "",
-            reasons=weighed.reasons if weighed else (),
-        )
+    def _note(self, what: str) -> None:
+        log.info("request %s: %s", self.request.request_id, what)
 
     def _as_answer(self, exc: Exception) -> ApiError:
         if isinstance(exc, ApiError):
@@ -414,14 +414,8 @@ class Lifecycle:
             )
         # The type alone: an exception's text may hold a piece of the request.
         log.error(
-            "request %s: unexpected %s in %s",
-            self.request.request_id,
-            type(exc).__name__,
-            self.phase.value,
+            "request %s: unexpected %s in %s", self.request.request_id, type(exc).__name__, self.phase.value
         )
         return ApiError(
             500, "Something went wrong in the gateway.", type="server_error", code="internal_error"
         )
-
-    def _elapsed_ms(self) -> float:
-        return (self._clock.monotonic() - self.request.admitted_at) * 1000

@@ -17,6 +17,7 @@ from weighbridge.config.usage import TokenMeter
 from weighbridge.masking.masker import Masker
 from weighbridge.masking.request import MaskedRequest
 from weighbridge.masking.restore import StreamRestorer, restore_completion
+from weighbridge.observability.metrics import Metrics
 from weighbridge.policies.compiled import Policy
 from weighbridge.policies.store import PolicyStore
 from weighbridge.pool.pool import Pool
@@ -100,21 +101,32 @@ class Roads:
         masker: Masker,
         gate: EgressGate,
         commercial: CommercialSettings,
+        metrics: Metrics,
     ) -> None:
         self._pool = pool
         self._policies = policies
         self._masker = masker
         self._gate = gate
+        self._metrics = metrics
         self._upstream_model = commercial.model
         self.upstream_window = commercial.max_context_tokens
         """The commercial model's window in tokens; None when not known."""
-        self._local: tuple[Road, ...] = tuple(road for road in LOCAL_ROADS if pool.tier(road) is not None)
+        tiers = {road: tier for road in LOCAL_ROADS if (tier := pool.tier(road)) is not None}
+        self._local: tuple[Road, ...] = tuple(tiers)
+        self._adapters = {name: road for road, tier in tiers.items() for name in tier.adapters}
 
     def weigh(self, request: Admitted) -> Weighed:
         """Score the request and decide under the policy in force at this moment."""
         weight = assess(request.body)
         policy = self._policies.current
-        facts = Facts(request.tenant, self._local, self._gate.configured)
+        facts = Facts(
+            request.tenant,
+            self._local,
+            self._gate.configured,
+            self._adapters,
+            request.max_queue_ms,
+            request.batch,
+        )
         outcome: Decision | ApiError
         try:
             outcome = decide(request.model, weight, policy, facts)
@@ -127,6 +139,10 @@ class Roads:
         if tier is None:
             raise TierNotReady(road)
         return tier
+
+    def continued(self, road: Road, outcome: str) -> None:
+        """Count how the attempt to go on with a broken-off stream ended."""
+        self._metrics.continuations_total.labels(road, outcome).inc()
 
     async def mask(self, request: Admitted, deadline: Deadline) -> MaskedRequest:
         """Raises: MaskingRefused."""

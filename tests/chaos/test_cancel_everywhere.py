@@ -15,6 +15,7 @@ from tests.support.fake_engine import FakeEngine, Script
 from tests.support.recorder import Recorder, threaded
 from tests.support.running import Running, policy_file, running_gateway
 from weighbridge.config.deadline import Deadline
+from weighbridge.pool.slot_lock import Ask
 
 CAP = 400
 """More suspension points than any scenario has; reaching it means the walk never ends."""
@@ -123,7 +124,8 @@ async def test_every_suspension_point(tmp_path: Path, name: str, more: int) -> N
         ) as gateway:
             tier = gateway.parts.pool.tier("local-8b")
             assert tier is not None
-            held = await tier.lease(Deadline.after(gateway.parts.clock, 1)) if name == QUEUED else None
+            ask = Ask(Deadline.after(gateway.parts.clock, 1))
+            held = await tier.lease(ask, "chat", {}, 100) if name == QUEUED else None
             await walk(gateway, recorder, model, stream, prepare, end, more)
             if held is not None:
                 held.release()

@@ -1,4 +1,4 @@
-"""What every `Engine` must do: the fake one always, vLLM where it is installed (one engine for the whole file)."""
+"""What every `Engine` must do: the fake one always, vLLM where it is installed (one engine for all files)."""
 
 from __future__ import annotations
 
@@ -6,85 +6,35 @@ import asyncio
 import copy
 import json
 import logging
-from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from tests.support.engine_lab import Answer, Lab, chat, complete, new_call, parse, stream, until
-from tests.support.fake_engine import FakeEngine, Script
-from weighbridge.config.clock import SystemClock
+from tests.support.engine_lab import (
+    WINDOW,
+    Answer,
+    Lab,
+    both,
+    chat,
+    complete,
+    new_call,
+    parse,
+    stream,
+    until,
+    vllm_only,
+)
+from tests.support.fake_engine import FakeEngine
 from weighbridge.config.errors import ApiError, ContextLengthExceeded, InvalidRequest
-from weighbridge.config.settings import TierSettings
-from weighbridge.observability.metrics import Metrics
 from weighbridge.pool.engine import Engine, EngineOverloaded, EngineUnavailable
 from weighbridge.pool.processes import alive
 
-WINDOW = 512
 FREE_S = 0.5
 """How soon the engine must be free after a cancellation; on an idle machine it takes two milliseconds."""
 
 PICTURE = {"type": "image_url", "image_url": {"url": "http://127.0.0.1:9/x"}}
 
-both = pytest.mark.parametrize("kind", ["fake", pytest.param("vllm", marks=pytest.mark.engine)])
-vllm_only = pytest.mark.parametrize("kind", [pytest.param("vllm", marks=pytest.mark.engine)])
 ways = pytest.mark.parametrize("way", [complete, stream], ids=["complete", "stream"])
-
-
-class Seen:
-    """A gauge or counter that keeps everything it was told."""
-
-    def __init__(self) -> None:
-        self.values: list[float] = []
-
-    def labels(self, road: str) -> Seen:
-        assert road == "local-8b"
-        return self
-
-    def set(self, value: float) -> None:
-        self.values.append(value)
-
-    inc = set
-
-
-GAUGES = SimpleNamespace(
-    engine_running=Seen(), engine_waiting=Seen(), kv_cache_usage=Seen(), preemptions_total=Seen()
-)
-
-
-@pytest.fixture(scope="module")
-def vllm_lab() -> Iterator[Lab]:
-    from weighbridge.pool.vllm_engine import VllmEngine
-
-    settings = TierSettings(
-        max_model_len=WINDOW, max_num_seqs=8, max_num_batched_tokens=WINDOW, kv_cache_memory_bytes=1 << 28
-    )
-    with asyncio.Runner() as runner:
-        engine = VllmEngine(settings, "local-8b", SystemClock(), metrics=cast("Metrics", GAUGES))
-        lab = Lab(engine, runner, "local-8b")
-
-        async def start(engine: Engine) -> None:
-            await engine.start()
-            await engine.warm()
-
-        lab.run(start, timeout_s=900)
-        try:
-            yield lab
-        finally:
-            lab.run(lambda engine: engine.close(5.0))
-
-
-@pytest.fixture
-def lab(kind: str, request: pytest.FixtureRequest) -> Iterator[Lab]:
-    if kind == "vllm":
-        yield request.getfixturevalue("vllm_lab")
-        return
-    with asyncio.Runner() as runner:
-        engine = FakeEngine("local-8b", max_model_len=WINDOW, script=Script(token_s=0.002))
-        lab = Lab(engine, runner, "local-8b")
-        lab.run(lambda engine: engine.start())
-        yield lab
 
 
 def check_meter(answer: Answer) -> None:
@@ -549,12 +499,17 @@ def test_the_engines_own_second_wall_is_an_overload(lab: Lab, monkeypatch: pytes
 
 
 @vllm_only
-def test_the_engines_gauges_are_fed_where_somebody_has_them(lab: Lab) -> None:
+def test_the_engines_gauges_are_fed_where_somebody_has_them(lab: Lab, gauges: SimpleNamespace) -> None:
     lab.run(lambda engine: stream(engine, chat()))
-    assert max(GAUGES.engine_running.values) >= 1
-    assert 0 < max(GAUGES.kv_cache_usage.values) < 1
-    assert GAUGES.engine_waiting.values
-    assert sum(GAUGES.preemptions_total.values) == 0
+    assert max(gauges.engine_running.values) >= 1
+    assert 0 < max(gauges.engine_kv_cache_usage_ratio.values) < 1
+    assert gauges.engine_waiting.values
+    assert sum(gauges.engine_preemptions_total.values) == 0
+    assert sum(gauges.engine_prompt_tokens_total.values) > 0
+    assert sum(gauges.engine_generation_tokens_total.values) > 0
+    assert sum(gauges.engine_prefix_cache_queries_total.values) > 0
+    assert min(gauges.engine_time_to_first_token_seconds.values) > 0
+    assert min(gauges.engine_time_per_output_token_seconds.values) > 0
 
 
 @vllm_only

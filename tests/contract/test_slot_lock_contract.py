@@ -1,46 +1,39 @@
-"""What every `SlotLock` must do; a lock that keeps its slots elsewhere joins `LOCKS`."""
+"""What every `SlotLock` must do for who asks and waits: turn, deadline, cancelling, bounds, the guess at the wait.
+
+Places and KV-cache tokens are in `test_slot_lock_places.py`, any mix of everything in `test_slot_lock_model.py`.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
-from tests.support.virtual_time import VirtualClock, run_virtual
-from weighbridge.config.deadline import Deadline
-from weighbridge.pool.queue_lock import (
+from tests.contract.slot_locks import Line, MakeLock, ask, each_lock, queued, settled
+from tests.support.virtual_time import run_virtual
+from weighbridge.pool.slot_lock import (
+    NoFreeSlot,
+    Priority,
     QueueClosed,
     QueueFull,
-    QueueLock,
     QueueLockTimeout,
-    Slot,
     SlotLock,
+    WaitTooLong,
 )
 
-MakeLock = Callable[[int, int], SlotLock]
-
-LOCKS: list[MakeLock] = [lambda slots, max_waiting: QueueLock(slots, max_waiting, VirtualClock())]
-
-each_lock = pytest.mark.parametrize("make", LOCKS, ids=["in-process"])
-
-
-def in_seconds(seconds: float) -> Deadline:
-    return Deadline.after(VirtualClock(), seconds)
+CONTINUED, INTERACTIVE, BATCH = Priority
 
 
 @each_lock
 def test_slots_are_granted_at_once_until_none_is_left(make: MakeLock) -> None:
     async def main() -> None:
         lock = make(2, 5)
-        leases = [await lock.acquire(in_seconds(1)) for _ in range(2)]
-        assert [lease.waited_ms for lease in leases] == [0.0, 0.0]
+        assert lock.slots == 2
+        slots = [await lock.acquire(ask(1)) for _ in range(2)]
+        assert [slot.waited_ms for slot in slots] == [0.0, 0.0]
         assert (lock.in_use, lock.waiting) == (2, 0)
         with pytest.raises(QueueLockTimeout) as caught:
-            await lock.acquire(in_seconds(0.3))
+            await lock.acquire(ask(0.3))
         assert caught.value.waited_ms == pytest.approx(300)
         assert (caught.value.status, caught.value.code) == (429, "queue_lock_timeout")
         assert (lock.in_use, lock.waiting) == (2, 0)
@@ -55,10 +48,10 @@ def test_a_slot_that_comes_back_goes_to_the_one_who_waited_longest(make: MakeLoc
         order: list[tuple[str, float]] = []
 
         async def work(name: str) -> None:
-            lease = await lock.acquire(in_seconds(10))
-            order.append((name, round(lease.waited_ms)))
+            slot = await lock.acquire(ask(10))
+            order.append((name, round(slot.waited_ms)))
             await asyncio.sleep(1)
-            lease.release()
+            slot.release()
 
         async with asyncio.TaskGroup() as group:
             for name in "abc":
@@ -74,11 +67,11 @@ def test_a_slot_that_comes_back_goes_to_the_one_who_waited_longest(make: MakeLoc
 def test_nobody_jumps_the_queue_while_its_first_is_waking_up(make: MakeLock) -> None:
     async def main() -> None:
         lock = make(1, 5)
-        lease = await lock.acquire(in_seconds(9))
-        first = asyncio.create_task(lock.acquire(in_seconds(9)))
+        slot = await lock.acquire(ask(9))
+        first = asyncio.create_task(lock.acquire(ask(9)))
         await asyncio.sleep(0)
-        lease.release()
-        late = asyncio.create_task(lock.acquire(in_seconds(9)))
+        slot.release()
+        late = asyncio.create_task(lock.acquire(ask(9)))
         held = await first
         await asyncio.sleep(0)
         assert not late.done()
@@ -93,12 +86,13 @@ def test_nobody_jumps_the_queue_while_its_first_is_waking_up(make: MakeLock) -> 
 def test_releasing_twice_gives_one_slot_back(make: MakeLock) -> None:
     async def main() -> None:
         lock = make(2, 0)
-        lease, other = await lock.acquire(in_seconds(1)), await lock.acquire(in_seconds(1))
-        lease.release()
-        lease.release()
-        assert lock.in_use == 1
+        slot, other = await lock.acquire(ask(tokens=5)), await lock.acquire(ask(tokens=7))
+        slot.release()
+        slot.release()
+        slot.resize(1000)
+        assert (lock.in_use, lock.reserved_tokens) == (1, 7)
         other.release()
-        assert lock.in_use == 0
+        assert (lock.in_use, lock.reserved_tokens) == (0, 0)
 
     run_virtual(main())
 
@@ -107,14 +101,13 @@ def test_releasing_twice_gives_one_slot_back(make: MakeLock) -> None:
 def test_one_too_many_is_turned_away_at_once(make: MakeLock) -> None:
     async def main() -> None:
         lock = make(1, 1)
-        lease = await lock.acquire(in_seconds(9))
-        waiting = asyncio.create_task(lock.acquire(in_seconds(9)))
-        await asyncio.sleep(0)
+        slot = await lock.acquire(ask(9))
+        waiting = await queued(lock.acquire(ask(9)))
         with pytest.raises(QueueFull) as caught:
-            await lock.acquire(in_seconds(9))
+            await lock.acquire(ask(9))
         assert (caught.value.status, caught.value.code) == (429, "queue_full")
         assert asyncio.get_running_loop().time() == 0
-        lease.release()
+        slot.release()
         (await waiting).release()
 
     run_virtual(main())
@@ -125,7 +118,7 @@ def test_a_passed_deadline_gets_no_slot_even_when_one_is_free(make: MakeLock) ->
     async def main() -> None:
         lock = make(1, 1)
         with pytest.raises(QueueLockTimeout):
-            await lock.acquire(in_seconds(0))
+            await lock.acquire(ask(0))
         assert lock.in_use == 0
 
     run_virtual(main())
@@ -135,12 +128,12 @@ def test_a_passed_deadline_gets_no_slot_even_when_one_is_free(make: MakeLock) ->
 def test_a_slot_that_comes_back_too_late_goes_to_the_next(make: MakeLock) -> None:
     async def main() -> None:
         lock = make(1, 5)
-        lease = await lock.acquire(in_seconds(9))
+        slot = await lock.acquire(ask(9))
         loop = asyncio.get_running_loop()
         # Registered before the waiter's own timer, so it runs first in the same turn of the loop.
-        loop.call_at(1.0, lease.release)
-        late = asyncio.create_task(lock.acquire(in_seconds(1)))
-        next_one = asyncio.create_task(lock.acquire(in_seconds(5)))
+        loop.call_at(1.0, slot.release)
+        late = asyncio.create_task(lock.acquire(ask(1)))
+        next_one = asyncio.create_task(lock.acquire(ask(5)))
         with pytest.raises(QueueLockTimeout):
             await late
         (await next_one).release()
@@ -154,16 +147,17 @@ def test_a_slot_that_comes_back_too_late_goes_to_the_next(make: MakeLock) -> Non
 def test_cancelled_in_the_moment_of_the_grant(make: MakeLock, release_first: bool) -> None:
     async def main() -> None:
         lock = make(1, 5)
-        lease = await lock.acquire(in_seconds(9))
-        victim = asyncio.create_task(lock.acquire(in_seconds(9)))
-        heir = asyncio.create_task(lock.acquire(in_seconds(9)))
-        await asyncio.sleep(0)
-        for step in (lease.release, victim.cancel) if release_first else (victim.cancel, lease.release):
+        slot = await lock.acquire(ask(9, tokens=3))
+        victim = asyncio.create_task(lock.acquire(ask(9, tokens=4)))
+        heir = await queued(lock.acquire(ask(9, tokens=5)))
+        for step in (slot.release, victim.cancel) if release_first else (victim.cancel, slot.release):
             step()
         with pytest.raises(asyncio.CancelledError):
             await victim
-        (await heir).release()
-        assert (lock.in_use, lock.waiting) == (0, 0)
+        inherited = await heir
+        assert (lock.in_use, lock.reserved_tokens) == (1, 5)
+        inherited.release()
+        assert (lock.in_use, lock.waiting, lock.reserved_tokens) == (0, 0, 0)
 
     run_virtual(main())
 
@@ -173,16 +167,14 @@ def test_cancelled_in_the_moment_of_the_grant(make: MakeLock, release_first: boo
 def test_who_leaves_the_queue_makes_room_at_once(make: MakeLock, leaves_by: str) -> None:
     async def main() -> None:
         lock = make(1, 1)
-        lease = await lock.acquire(in_seconds(9))
-        leaver = asyncio.create_task(lock.acquire(in_seconds(1)))
-        await asyncio.sleep(0)
+        slot = await lock.acquire(ask(9))
+        leaver = await queued(lock.acquire(ask(1)))
         if leaves_by == "cancel":
             leaver.cancel()
         await asyncio.gather(leaver, return_exceptions=True)
         assert lock.waiting == 0
-        follower = asyncio.create_task(lock.acquire(in_seconds(9)))
-        await asyncio.sleep(0)
-        lease.release()
+        follower = await queued(lock.acquire(ask(9)))
+        slot.release()
         (await follower).release()
 
     run_virtual(main())
@@ -192,137 +184,210 @@ def test_who_leaves_the_queue_makes_room_at_once(make: MakeLock, leaves_by: str)
 def test_closing_turns_away_who_waits_and_who_asks(make: MakeLock) -> None:
     async def main() -> None:
         lock = make(1, 5)
-        lease = await lock.acquire(in_seconds(9))
-        waiting = [asyncio.create_task(lock.acquire(in_seconds(9))) for _ in range(2)]
-        await asyncio.sleep(0)
-        waiting[1].cancel()
+        slot = await lock.acquire(ask(tokens=5))
+        waiting = [
+            await queued(lock.acquire(ask(priority=priority))) for priority in (INTERACTIVE, BATCH, CONTINUED)
+        ]
+        cancelled = await queued(lock.acquire(ask()))
+        cancelled.cancel()
         lock.close()
-        with pytest.raises(QueueClosed):
-            await waiting[0]
+        for task in waiting:
+            with pytest.raises(QueueClosed):
+                await task
         with pytest.raises(asyncio.CancelledError):
-            await waiting[1]
+            await cancelled
+        for priority in Priority:
+            with pytest.raises(QueueClosed):
+                await lock.acquire(ask(priority=priority))
+        lock.open("late", 1)
         with pytest.raises(QueueClosed):
-            await lock.acquire(in_seconds(9))
-        lease.release()
-        assert (lock.in_use, lock.waiting) == (0, 0)
+            await lock.acquire(ask())
+        assert (lock.slots, lock.in_use, lock.waiting, lock.reserved_tokens) == (0, 1, 0, 5)
+        slot.release()
+        assert (lock.in_use, lock.reserved_tokens) == (0, 0)
 
     run_virtual(main())
 
 
-@dataclass
-class Ask:
-    """One request of a generated run. Times are whole ticks, so that ties are common."""
-
-    arrives: int
-    patience: int
-    holds: int
-    cancelled_after: int | None
-    yields_before: int = 0
-    outcome: str = ""
-    granted_at: float = -1.0
-    ended_at: float = -1.0
-    lease: Slot | None = field(default=None, repr=False)
-
-    def served_or_gone_by(self, now: float) -> bool:
-        """Whether it has its slot, has run out of patience or was cancelled by `now`."""
-        if self.outcome == "served" and self.granted_at <= now:
-            return True
-        cancelled = self.cancelled_after is not None and now >= self.arrives + self.cancelled_after
-        return cancelled or now >= self.arrives + self.patience
-
-
-ASKS = st.lists(
-    st.builds(
-        Ask,
-        arrives=st.integers(0, 12),
-        patience=st.integers(0, 8),
-        holds=st.integers(0, 5),
-        cancelled_after=st.none() | st.integers(0, 10),
-        yields_before=st.integers(0, 3),
-    ),
-    max_size=24,
-)
+# ---- who goes first ----
 
 
 @each_lock
-@settings(max_examples=400, deadline=None)
-@given(asks=ASKS, slots=st.integers(1, 3), max_waiting=st.integers(0, 6))
-@example(asks=[Ask(0, 8, 4, None), Ask(0, 8, 2, 4), Ask(1, 8, 1, None)], slots=1, max_waiting=6)
-@example(asks=[Ask(0, 8, 4, None), Ask(0, 4, 2, None), Ask(1, 8, 1, None)], slots=1, max_waiting=6)
-def test_any_mix_of_requests_keeps_the_promises(
-    make: MakeLock, asks: list[Ask], slots: int, max_waiting: int
-) -> None:
-    asked: list[Ask] = []
-    """Everybody who was let in, in order of asking."""
-    holding: list[Ask] = []
-
+def test_a_lower_priority_number_goes_first_whenever_it_came(make: MakeLock) -> None:
     async def main() -> None:
-        lock = make(slots, max_waiting)
-        loop = asyncio.get_running_loop()
-
-        async def work(ask: Ask) -> None:
-            await asyncio.sleep(ask.arrives)
-            for _ in range(ask.yields_before):
-                await asyncio.sleep(0)
-            start = loop.time()
-            had_to_wait = lock.in_use >= slots
-            if had_to_wait and lock.waiting >= max_waiting:
-                expected = "full"
-            else:
-                expected = "served"
-                asked.append(ask)
-            try:
-                ask.lease = await lock.acquire(in_seconds(ask.patience))
-            except QueueFull:
-                assert expected == "full" and ask.patience > 0
-                ask.outcome = "full"
-                return
-            except QueueLockTimeout:
-                ask.outcome = "timeout"
-                assert loop.time() == start + ask.patience
-                return
-            except asyncio.CancelledError:
-                ask.outcome = "cancelled"
-                raise
-            ask.outcome, ask.granted_at = "served", loop.time()
-            assert ask.granted_at < start + ask.patience
-            holding.append(ask)
-            assert len(holding) <= slots and lock.in_use <= slots
-            try:
-                await asyncio.sleep(ask.holds)
-            finally:
-                holding.remove(ask)
-                ask.ended_at = loop.time()
-                ask.lease.release()
-
-        async def cancel_later(ask: Ask, task: asyncio.Task[None]) -> None:
-            if ask.cancelled_after is not None:
-                await asyncio.sleep(ask.arrives + ask.cancelled_after)
-                task.cancel()
-
-        async def watch() -> None:
-            for _ in range(80):
-                assert lock.in_use <= slots
-                assert lock.waiting <= max_waiting
-                assert not (lock.waiting and lock.in_use < slots), "a slot lies idle while somebody waits"
-                await asyncio.sleep(0.5)
-
-        tasks = [asyncio.create_task(work(ask)) for ask in asks]
-        cancels = [asyncio.create_task(cancel_later(a, t)) for a, t in zip(asks, tasks, strict=True)]
-        watcher = asyncio.create_task(watch())
-        results = await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.gather(*cancels)
-        await watcher
-        for result in results:
-            assert result is None or isinstance(result, asyncio.CancelledError), result
-        assert (lock.in_use, lock.waiting) == (0, 0), "a slot was lost"
-
-        lease = await lock.acquire(in_seconds(1))
-        lease.release()
+        line = Line(make(1, 9))
+        await line.add("held", ask())
+        for name, priority in (("b1", BATCH), ("i1", INTERACTIVE), ("b2", BATCH), ("c1", CONTINUED)):
+            await line.add(name, ask(priority=priority))
+        await line.add("i2", ask(priority=INTERACTIVE))
+        await line.add("c2", ask(priority=CONTINUED))
+        assert await line.free_one_by_one() == ["held", "c1", "c2", "i1", "i2", "b1", "b2"]
 
     run_virtual(main())
-    assert all(ask.outcome or ask.cancelled_after is not None for ask in asks), "a request was lost"
-    for n, later in enumerate(asked):
-        if later.outcome == "served":
-            for earlier in asked[:n]:
-                assert earlier.served_or_gone_by(later.granted_at), "served out of turn"
+
+
+@each_lock
+def test_the_tenant_with_the_fewest_slots_goes_first(make: MakeLock) -> None:
+    async def main() -> None:
+        line = Line(make(3, 9))
+        for name in ("a1", "a2", "a3", "a4", "a5", "b1", "c1", "b2"):
+            await line.add(name, ask(tenant=name[0]))
+        await line.free("a1")
+        await line.free("a2")
+        # a holds one as b and c do; its a4 has waited longest.
+        await line.free("a3")
+        assert line.served == ["a1", "a2", "a3", "b1", "c1", "a4"]
+        await line.free("a4")
+        # Now a holds none again and b one.
+        assert line.served[6:] == ["a5"]
+        await line.free("c1")
+        assert line.served[7:] == ["b2"]
+
+    run_virtual(main())
+
+
+@each_lock
+def test_a_tenant_that_asks_for_more_does_not_get_more(make: MakeLock) -> None:
+    async def main() -> None:
+        line = Line(make(4, 99))
+        for n in range(40):
+            await line.add(f"greedy {n}", ask(tenant="greedy"))
+        for n in range(4):
+            await line.add(f"modest {n}", ask(tenant="modest"))
+        served = await line.free_one_by_one()
+        assert max(served.index(f"modest {n}") for n in range(4)) < 12
+
+    run_virtual(main())
+
+
+@each_lock
+def test_a_single_tenant_sees_first_come_first_served(make: MakeLock) -> None:
+    async def main() -> None:
+        line = Line(make(2, 99))
+        names = [f"{n}" for n in range(20)]
+        for name in names:
+            await line.add(name, ask(tenant="only"))
+        assert await line.free_one_by_one() == names
+
+    run_virtual(main())
+
+
+@each_lock
+def test_priority_goes_before_fairness(make: MakeLock) -> None:
+    async def main() -> None:
+        line = Line(make(2, 9))
+        await line.add("a1", ask(tenant="a"))
+        await line.add("a2", ask(tenant="a"))
+        await line.add("b batch", ask(tenant="b", priority=BATCH))
+        await line.add("a3", ask(tenant="a"))
+        assert await line.free_one_by_one() == ["a1", "a2", "a3", "b batch"]
+
+    run_virtual(main())
+
+
+# ---- who does not wait ----
+
+
+@each_lock
+def test_who_will_not_wait_takes_a_free_slot_or_none(make: MakeLock) -> None:
+    async def main() -> None:
+        lock = make(1, 9)
+        slot = await lock.acquire(ask(wait=False))
+        for priority in Priority:
+            with pytest.raises(NoFreeSlot) as caught:
+                await lock.acquire(ask(wait=False, priority=priority))
+            assert (caught.value.status, caught.value.code) == (429, "queue_lock_timeout")
+        assert (asyncio.get_running_loop().time(), lock.waiting) == (0.0, 0)
+        slot.release()
+        (await lock.acquire(ask(wait=False))).release()
+
+    run_virtual(main())
+
+
+async def warmed(lock: SlotLock, hold_s: float, times: int) -> None:
+    """Teach it how long a slot is held."""
+    for _ in range(times):
+        slot = await lock.acquire(ask())
+        await asyncio.sleep(hold_s)
+        slot.release()
+
+
+@each_lock
+def test_who_will_not_be_served_in_time_is_told_at_once(make: MakeLock) -> None:
+    async def main() -> None:
+        lock = make(1, 99, predict=True)
+        await warmed(lock, 10.0, 20)
+        slot = await lock.acquire(ask())
+        waiting = [await queued(lock.acquire(ask(1000))) for _ in range(5)]
+        asked = asyncio.get_running_loop().time()
+        with pytest.raises(WaitTooLong) as caught:
+            await lock.acquire(ask(2))
+        assert (asyncio.get_running_loop().time(), lock.waiting) == (asked, 5)
+        assert (caught.value.status, caught.value.code) == (429, "queue_lock_timeout")
+        assert caught.value.waited_ms == 0 and 2000 < caught.value.predicted_ms < 61_000
+        continued = await queued(lock.acquire(ask(2, priority=CONTINUED)))
+        assert lock.waiting == 6, "an answer that has begun is never turned away on a guess"
+        for task in (continued, *waiting):
+            slot.release()
+            slot = await task
+        slot.release()
+
+    run_virtual(main())
+
+
+@each_lock
+def test_nothing_is_guessed_from_too_little(make: MakeLock) -> None:
+    async def main() -> None:
+        lock = make(1, 99, predict=True)
+        await warmed(lock, 10.0, 1)
+        slot = await lock.acquire(ask())
+        for _ in range(9):
+            await queued(lock.acquire(ask(1000)))
+        with pytest.raises(QueueLockTimeout) as caught:
+            await lock.acquire(ask(2))
+        assert (type(caught.value), caught.value.waited_ms) == (QueueLockTimeout, pytest.approx(2000))
+        lock.close()
+        slot.release()
+        await settled()
+
+    run_virtual(main())
+
+
+@each_lock
+def test_a_queue_that_drains_in_time_turns_nobody_away(make: MakeLock) -> None:
+    async def main() -> None:
+        lock = make(4, 99, predict=True)
+
+        async def work() -> float:
+            slot = await lock.acquire(ask(9))
+            await asyncio.sleep(1.0)
+            slot.release()
+            return slot.waited_ms
+
+        await asyncio.gather(*(work() for _ in range(20)))
+        # The last of these waits eight seconds of its nine.
+        waited = await asyncio.gather(*(work() for _ in range(36)))
+        assert (len(waited), max(waited)) == (36, pytest.approx(8000))
+
+    run_virtual(main())
+
+
+@each_lock
+def test_the_guess_knows_who_goes_first(make: MakeLock) -> None:
+    async def main() -> None:
+        lock = make(2, 99, predict=True)
+        await warmed(lock, 1.0, 20)
+        line = Line(lock)
+        for n in range(32):
+            await line.add(f"{n}", ask(tenant="greedy"))
+        with pytest.raises(WaitTooLong):
+            await lock.acquire(ask(3, tenant="greedy"))
+        with pytest.raises(WaitTooLong):
+            await lock.acquire(ask(3, tenant="modest", priority=BATCH))
+        # Behind those it would wait a quarter of a minute, but it does not stand behind them.
+        await line.add("modest", ask(3, tenant="modest"))
+        await line.free("0")
+        assert line.served == ["0", "1", "modest"]
+        assert len(await line.free_one_by_one()) == 33
+
+    run_virtual(main())

@@ -21,7 +21,8 @@ from weighbridge.config.deadline import Deadline
 from weighbridge.observability.ledger import LedgerUnavailable
 from weighbridge.observability.records import Completion, Intent
 from weighbridge.pool.engine import EngineCall, EngineUnavailable
-from weighbridge.pool.queue_lock import SlotLease
+from weighbridge.pool.lease import SlotLease
+from weighbridge.pool.slot_lock import Ask
 from weighbridge.router import dispatch
 
 GREETING = "안녕하세요"
@@ -59,7 +60,7 @@ def idle(gateway: Running) -> bool:
 async def taken_slot(gateway: Running, road: str = "local-8b") -> SlotLease:
     tier = gateway.parts.pool.tier(road)
     assert tier is not None
-    return await tier.lease(Deadline.after(gateway.parts.clock, 1))
+    return await tier.lease(Ask(Deadline.after(gateway.parts.clock, 1)), "chat", {}, 100)
 
 
 def hold_intents(gateway: Running, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
@@ -345,7 +346,12 @@ async def test_an_explicit_local_model_overflows_where_the_policy_says_so(
             tmp_path,
             engines={"local-8b": FakeEngine(), "local-70b": FakeEngine("local-70b")},
             upstream=recorder.base_url,
-            policy=policy_file(tmp_path, queue_lock_timeout_ms=30, explicit_local=explicit_local),
+            policy=policy_file(
+                tmp_path,
+                queue_lock_timeout_ms=30,
+                explicit_local=explicit_local,
+                overflow_order=["commercial"],
+            ),
             tiers=ONE_SLOT,
         ) as gateway,
     ):

@@ -6,14 +6,25 @@ import asyncio
 import json
 import os
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, TypeVar
 
+import pytest
+
 from weighbridge.config.usage import TokenMeter
-from weighbridge.pool.engine import Engine, EngineCall
+from weighbridge.pool.engine import Engine, EngineCall, Trail
 
 T = TypeVar("T")
+WINDOW = 512
+"""Tokens of context of the contract's engines."""
+ADAPTER = "tiny"
+"""Their LoRA adapter."""
+
+both = pytest.mark.parametrize("kind", ["fake", pytest.param("vllm", marks=pytest.mark.engine)])
+vllm_only = pytest.mark.parametrize("kind", [pytest.param("vllm", marks=pytest.mark.engine)])
+
 _serial = count(1)
 
 
@@ -52,8 +63,12 @@ class Answer:
         return found[0] if found else None
 
 
-def new_call(body: dict[str, Any]) -> EngineCall:
-    return EngineCall(f"test-{os.getpid()}-{next(_serial)}", body, TokenMeter())
+def new_call(
+    body: dict[str, Any], *, name: str | None = None, adapter: str | None = None, trail: Trail | None = None
+) -> EngineCall:
+    if name is None:
+        name = f"test-{os.getpid()}-{next(_serial)}"
+    return EngineCall(name, body, TokenMeter(), adapter=adapter, trail=trail)
 
 
 def chat(text: str = "Tell me about rivers.", **fields: Any) -> dict[str, Any]:
@@ -84,15 +99,23 @@ class Lab:
         return self.runner.run(main())
 
 
-async def complete(engine: Engine, body: dict[str, Any]) -> Answer:
-    call = new_call(body)
+async def complete(engine: Engine, body: dict[str, Any], adapter: str | None = None) -> Answer:
+    call = new_call(body, adapter=adapter)
     return Answer(call, [json.loads(await engine.complete(call))])
 
 
-async def stream(engine: Engine, body: dict[str, Any]) -> Answer:
-    answer = Answer(new_call(body))
-    async for event in engine.stream(answer.call):
-        answer.documents.append(parse(event))
+async def stream(engine: Engine, body: dict[str, Any], adapter: str | None = None) -> Answer:
+    return await play(engine, new_call(body, adapter=adapter))
+
+
+async def play(engine: Engine, call: EngineCall, *, events: int | None = None) -> Answer:
+    """Stream a call, or its first `events` events alone: the stream is closed then, unless its end was among them."""
+    answer = Answer(call)
+    async with aclosing(engine.stream(call)) as stream:  # type: ignore[type-var]
+        async for event in stream:
+            answer.documents.append(parse(event))
+            if events is not None and len(answer.documents) >= events and not answer.reasons():
+                break
     return answer
 
 

@@ -15,7 +15,7 @@ def main() -> None:
     serve(
         load_settings(Path(sys.argv[1])),
         announce=lambda text: print(text, flush=True),
-        engine_factory=lambda road, settings: FakeEngine(road, script=Script(token_s=token_s)),
+        engine_factory=lambda road, *_: FakeEngine(road, script=Script(token_s=token_s)),
     )
 
 

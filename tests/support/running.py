@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 import yaml
 
-from tests.support.fake_engine import FakeEngine
+from tests.support.fake_engine import FakeEngine, Script
 from weighbridge.config.roads import LOCAL_ROADS
-from weighbridge.config.settings import load_settings
-from weighbridge.gateway.app import Parts, build_parts, create_app
+from weighbridge.config.settings import TierSettings, load_settings
+from weighbridge.gateway.app import EngineFactory, Parts, build_parts, create_app
 from weighbridge.gateway.listening import bind, listen
 from weighbridge.gateway.server import make_server
 from weighbridge.observability import ledger_read
@@ -33,6 +33,31 @@ def policy_file(
     return path
 
 
+class Fleet:
+    """Makes the engines of a gateway's workers: the test's own first, then more of the same kind."""
+
+    def __init__(self, engines: Mapping[str, FakeEngine | Sequence[FakeEngine]]) -> None:
+        self.made: dict[str, list[FakeEngine]] = {road: [] for road in engines}
+        """Every engine of a tier, in order of making."""
+        self._own = {
+            road: [given] if isinstance(given, FakeEngine) else list(given) for road, given in engines.items()
+        }
+        self.script_for: Callable[[str, int], Script] = lambda road, n: Script(
+            token_s=self._own[road][0].script.token_s
+        )
+        """Script of the n-th engine of a tier, for those that the test has not given."""
+
+    def make(self, road: str, settings: TierSettings, worker: str) -> FakeEngine:
+        made, own = self.made[road], self._own[road]
+        n = len(made)
+        if n < len(own):
+            engine = own[n]
+        else:
+            engine = FakeEngine(road, max_model_len=own[0].max_model_len, script=self.script_for(road, n))
+        made.append(engine)
+        return engine
+
+
 @dataclass
 class Running:
     """What a test sees of a gateway that runs."""
@@ -41,8 +66,9 @@ class Running:
     url: str
     client: httpx.AsyncClient
     engines: dict[str, FakeEngine]
+    """The first engine of every tier."""
     state_dir: Path
-    closed: asyncio.Event = field(default_factory=asyncio.Event)
+    fleet: Fleet
 
     async def chat(self, **body: Any) -> httpx.Response:
         body.setdefault("model", "auto")
@@ -70,10 +96,12 @@ class Running:
 async def running_gateway(
     folder: Path,
     *,
-    engines: Mapping[str, FakeEngine] | None = None,
+    engines: Mapping[str, FakeEngine | Sequence[FakeEngine]] | None = None,
     upstream: str | None = None,
     policy: Path | None = None,
     tiers: Mapping[str, Mapping[str, Any]] | None = None,
+    factory: EngineFactory | None = None,
+    ready_within_s: float = 30,
     **sections: Mapping[str, Any],
 ) -> AsyncIterator[Running]:
     """Start a gateway with `engines` and wait until every tier is ready.
@@ -82,14 +110,21 @@ async def running_gateway(
         folder: holds the state folder and files of the test.
         upstream: base URL of the recorder; None configures no commercial endpoint.
         tiers: settings of the tiers by road; those of `engines` by default.
+        factory: makes the engines, of the `tiers` given, instead of the fleet of fakes.
+        ready_within_s: seconds every worker has to come up.
         sections: further settings sections.
     """
-    made = dict(engines) if engines is not None else {road: FakeEngine(road) for road in LOCAL_ROADS}
+    if engines is not None:
+        given = engines
+    else:
+        roads = LOCAL_ROADS if factory is None or tiers is None else tuple(tiers)
+        given = {road: FakeEngine(road) for road in roads}
+    fleet = Fleet(given)
     state_dir = folder / "state"
     overrides: dict[str, Any] = {
         "state_dir": str(state_dir),
         "server": {"port": 0, "drain_timeout_s": 5.0},
-        "tiers": {road: dict((tiers or {}).get(road, {})) if road in made else None for road in LOCAL_ROADS},
+        "tiers": {road: dict((tiers or {}).get(road, {})) if road in given else None for road in LOCAL_ROADS},
         **{name: dict(values) for name, values in sections.items()},
     }
     if policy is not None:
@@ -102,7 +137,7 @@ async def running_gateway(
         }
     settings = load_settings(None, env={}, overrides=overrides)
     with bind("127.0.0.1", 0) as sock:
-        parts = build_parts(settings, engine_factory=lambda road, _: made[road])
+        parts = build_parts(settings, engine_factory=factory or fleet.make)
         ready = asyncio.Event()
         server = make_server(
             create_app(parts, on_first_ready=ready.set),
@@ -113,20 +148,26 @@ async def running_gateway(
         listen(sock)
         served = asyncio.create_task(server.serve(sockets=[sock]))
         try:
-            await _all_ready(parts, served)
+            await _all_ready(parts, served, ready_within_s)
             url = f"http://127.0.0.1:{sock.getsockname()[1]}"
             async with httpx.AsyncClient(
-                base_url=url, timeout=60, limits=httpx.Limits(max_connections=None)
+                base_url=url, timeout=max(60.0, ready_within_s), limits=httpx.Limits(max_connections=None)
             ) as client:
-                yield Running(parts, url, client, made, state_dir)
+                firsts = {road: made[0] for road, made in fleet.made.items() if made}
+                yield Running(parts, url, client, firsts, state_dir, fleet)
         finally:
             server.should_exit = True
             await served
 
 
-async def _all_ready(parts: Parts, served: asyncio.Task[None]) -> None:
-    async with asyncio.timeout(30):
-        while not (parts.masker.ready and all(tier["ready"] for tier in parts.pool.status())):
+async def _all_ready(parts: Parts, served: asyncio.Task[None], within_s: float) -> None:
+    def ready() -> bool:
+        return parts.masker.ready and all(
+            worker["state"] == "ready" for tier in parts.pool.status() for worker in tier["workers"]
+        )
+
+    async with asyncio.timeout(within_s):
+        while not ready():
             if served.done():
                 served.result()
                 raise RuntimeError("the server ended before it was ready")

@@ -1,4 +1,7 @@
-"""No room but `commercial` can open a connection by HTTP, and masking and the router none at all."""
+"""No room but `commercial` can open a connection by HTTP outwards, and masking and the router none at all.
+
+One module of `pool` speaks HTTP on the private network, to addresses that `pool.private_network` lets it.
+"""
 
 from __future__ import annotations
 
@@ -37,6 +40,7 @@ CONNECTING = {
     "sock_connect",
     "urlopen",
 }
+ON_THE_PRIVATE_NETWORK = "pool/http_exchange.py"
 WITHOUT_SOCKETS = ("config", "policies", "masking", "router")
 
 
@@ -62,6 +66,7 @@ def test_only_the_gate_can_connect() -> None:
         f"{path.relative_to(ROOT)}: {what}"
         for room in ROOMS
         for path in sorted((ROOT / room).rglob("*.py"))
+        if path != ROOT / ON_THE_PRIVATE_NETWORK
         for what in _violations(path.read_text("utf-8"), room)
     ]
     assert found == []
@@ -74,6 +79,19 @@ def test_in_commercial_one_module_alone_makes_a_session() -> None:
         if "ClientSession(" in path.read_text("utf-8") or ".post(" in path.read_text("utf-8")
     }
     assert users == {"exchange.py"}
+
+
+def test_the_one_on_the_private_network_uses_nothing_but_its_own_checked_session() -> None:
+    source = (ROOT / ON_THE_PRIVATE_NETWORK).read_text("utf-8")
+    assert set(_violations(source, "pool")) == {
+        "imports aiohttp",
+        "imports aiohttp.abc",
+        "imports aiohttp.abc.AbstractResolver",
+        "imports aiohttp.abc.ResolveResult",
+    }
+    # One session, whose connector asks the resolver that refuses, and no connector or proxy besides.
+    assert source.count("ClientSession(") == source.count("TCPConnector(") == 1
+    assert "resolver=checked" in source and "allow_redirects=False" in source and "trust_env=False" in source
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from weighbridge.config.roads import MODEL_NAMES
 from weighbridge.config.settings import AuthSettings
 from weighbridge.gateway.auth import Authenticator
 from weighbridge.gateway.chat import ChatRoute
@@ -88,6 +89,7 @@ def chat_route(
         clock=Clock(),
         new_id=lambda: f"id-{next(numbers)}",
         underway=underway or Underway(),
+        models=MODEL_NAMES,
         max_body_bytes=max_body_bytes,
         slow_reader_timeout_s=slow_reader_timeout_s,
         slow_readers=count,

@@ -33,6 +33,8 @@ class FakeTier:
     model: str = "SmolLM2-135M-Instruct"
     max_model_len: int = 2048
     embedded: bool = True
+    adapters: tuple[str, ...] = ()
+    whole: bool = True
 
 
 @dataclass
@@ -43,7 +45,15 @@ class FakePool:
         return self.tiers.get(road)
 
     def status(self) -> list[dict[str, Any]]:
-        return [{"road": tier.road, "ready": tier.ready, "state": tier.state} for tier in self.tiers.values()]
+        return [
+            {
+                "road": tier.road,
+                "ready": tier.ready,
+                "whole": tier.ready and tier.whole,
+                "state": tier.state,
+            }
+            for tier in self.tiers.values()
+        ]
 
 
 @dataclass
@@ -147,6 +157,15 @@ async def test_models_say_what_really_serves_them(here: World) -> None:
     assert models["auto"]["weighbridge"]["ready"] is True
 
 
+async def test_adapters_stand_beside_their_tier(tmp_path: Path) -> None:
+    made = world(tmp_path)
+    made.pool.tiers["local-8b"] = FakeTier("local-8b", model="base", embedded=False, adapters=("legal-ko",))
+    listed = {model["id"]: model for model in (await made.get("/v1/models")).json()["data"]}
+    assert list(listed)[1:3] == ["local-8b", "legal-ko"]
+    about = listed["legal-ko"]["weighbridge"]
+    assert (about["serves"], about["adapter_of"], about["ready"]) == ("base", "local-8b", True)
+
+
 async def test_a_model_of_ones_own_is_not_called_embedded(tmp_path: Path) -> None:
     folder = tmp_path / "model"
     folder.mkdir()
@@ -222,6 +241,13 @@ async def test_one_part_down_is_degraded_and_says_which(here: World, part: str) 
     assert down["ready"] is False
     # Without a record or a detector nothing may leave.
     assert body["parts"]["commercial"]["ready"] is (part == "one tier")
+
+
+async def test_a_tier_that_lost_one_of_its_workers_is_ready_and_the_gateway_degraded(here: World) -> None:
+    here.pool.tiers["local-70b"].whole = False
+    answer = await here.get("/health/ready")
+    assert (answer.status_code, answer.json()["status"]) == (200, "degraded")
+    assert answer.json()["parts"]["tiers"]["local-70b"]["ready"] is True
 
 
 @pytest.mark.parametrize("closed_by", ["endpoint", "policy", "masking", "ledger", "nothing"])

@@ -35,19 +35,19 @@ class Step:
         self._name = name
         self._events = events
         self._fails = fails
-        self.tiers_ready = False
+        self._started = asyncio.Event()
 
     async def start(self) -> None:
         self._events.append(f"start {self._name}")
-        self.tiers_ready = True
+        self._started.set()
 
     async def close(self, *_: object) -> None:
         self._events.append(f"close {self._name}")
         if self._fails:
             raise RuntimeError("planted-text")
 
-    def status(self) -> list[dict[str, Any]]:
-        return [{"ready": self.tiers_ready}]
+    async def first_ready(self) -> None:
+        await self._started.wait()
 
 
 def with_steps(parts: Parts, *, fails: str = "") -> list[str]:

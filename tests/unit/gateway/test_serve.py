@@ -51,7 +51,7 @@ serve(
         "server": {"port": 0, "drain_timeout_s": 5}, "state_dir": sys.argv[1]
     }),
     announce=lambda text: print(text, flush=True),
-    engine_factory=lambda road, _: FakeEngine(road, script=Script(token_s=float(sys.argv[2]))),
+    engine_factory=lambda road, *_: FakeEngine(road, script=Script(token_s=float(sys.argv[2]))),
 )
 print("ended in order", flush=True)
 """

@@ -58,6 +58,33 @@ def test_wrong_labels_are_refused(values: tuple[str, ...], named: dict[str, str]
         family.labels(*values, **named)
 
 
+def test_children_that_are_not_made_ahead_come_with_their_first_use() -> None:
+    family = Family(Gauge, {"road": ("a", "b"), "kind": ("x", "y")}, ahead=False)
+    assert family.children() == []
+    family.labels("a", "x").set(1)
+    family.labels("a", "made up").set(2)
+    assert [(values, child.value) for values, child in family.children()] == [
+        (("a", "x"), 1),
+        (("a", OTHER), 2),
+    ]
+
+
+def test_a_removed_child_is_shown_no_more_until_it_is_used_again() -> None:
+    family = Family(Gauge, {"road": ("a", "b")}, ahead=False)
+    old = family.labels("a")
+    old.set(1)
+    family.labels("b").set(2)
+    family.labels("made up").set(3)
+    for value in ("a", "a", "made up by another"):
+        family.remove(value)
+    old.set(4)
+    assert [(values, child.value) for values, child in family.children()] == [(("b",), 2)]
+    family.labels("a").set(5)
+    assert dict(family.children())[("a",)].value == 5
+    with pytest.raises(ValueError):
+        family.remove("a", "b")
+
+
 def test_nothing_is_lost_between_threads() -> None:
     counter, histogram = Counter(), Histogram((1.0,))
 

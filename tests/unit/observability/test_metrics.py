@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,9 @@ from weighbridge.commercial.errors import FailureKind
 from weighbridge.config.roads import LOCAL_ROADS, ROADS
 from weighbridge.masking.errors import REASONS
 from weighbridge.observability.metrics import EGRESS_OUTCOMES, MASKING_REASONS, NO_ROAD, Metrics
+from weighbridge.observability.pool_metrics import WORKER_STATES
 from weighbridge.observability.records import Outcome
+from weighbridge.pool.worker import WorkerState
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -73,12 +76,75 @@ def test_every_closed_set_is_there_from_the_start() -> None:
             labels = frozenset({("road", road), ("outcome", outcome)})
             assert shown[("weighbridge_requests_total", labels)] == 0
     names = ("queue_timeouts_total", "slots_in_use", "slots_total", "waiting", "tier_ready")
-    of_engines = ("engine_running", "engine_waiting", "kv_cache_usage", "preemptions_total")
     for tier in LOCAL_ROADS:
-        for name in names + of_engines:
+        for name in (*names, "kv_reserved_tokens", "kv_budget_tokens"):
             assert shown[(f"weighbridge_{name}", frozenset({("tier", tier)}))] == 0
+        for name, label, values in (
+            ("queue_refusals_total", "reason", ("queue_full", "predicted_wait", "no_free_slot", "closed")),
+            ("continuations_total", "outcome", ("ok", "lost", "no_worker")),
+        ):
+            for one in values:
+                assert shown[(f"weighbridge_{name}", frozenset({("tier", tier), (label, one)}))] == 0
     for name in ("records_at_risk_total", "records_dropped_total", "slow_reader_aborts_total"):
         assert shown[(f"weighbridge_{name}", frozenset())] == 0
+
+
+def test_workers_show_from_their_first_use_on() -> None:
+    metrics = Metrics()
+    assert not any("worker" in dict(labels) for _, labels in series(metrics))
+    metrics.worker_restarts_total.labels("local-8b", "63").inc()
+    metrics.worker_restarts_total.labels("local-8b", "64").inc()
+    metrics.worker_restarts_total.labels("local-8b", "a name of a caller's").inc()
+    assert value(metrics, "worker_restarts_total", tier="local-8b", worker="63") == 1
+    assert value(metrics, "worker_restarts_total", tier="local-8b", worker="other") == 2
+    assert sum(name == "weighbridge_worker_restarts_total" for name, _ in series(metrics)) == 2
+
+
+def test_one_state_of_a_worker_is_the_present_one() -> None:
+    metrics = Metrics()
+    metrics.worker_is("local-8b", "0", "ready")
+    for state in ("starting", "warming"):
+        metrics.worker_is("local-8b", "1", state)
+
+    def states(worker: str) -> dict[str, float]:
+        labels = {"tier": "local-8b", "worker": worker}
+        return {
+            state: value(metrics, "worker_state", state=state, **labels)
+            for state in ("starting", "warming", "ready", "other")
+        }
+
+    assert states("0") == {"starting": 0, "warming": 0, "ready": 1, "other": 0}
+    assert states("1") == {"starting": 0, "warming": 1, "ready": 0, "other": 0}
+    metrics.worker_is("local-8b", "1", "never heard of")
+    assert states("1") == {"starting": 0, "warming": 0, "ready": 0, "other": 1}
+
+
+def test_no_state_of_a_worker_is_shown_as_other() -> None:
+    assert set(WORKER_STATES) == {*WorkerState, "other"}
+
+
+def test_every_metric_has_its_type_before_it_has_a_value() -> None:
+    kinds = {family.name: family.type for family in Metrics().registry.collect()}
+    assert kinds["weighbridge_engine_preemptions"] == "counter"
+    assert kinds["weighbridge_engine_time_to_first_token_seconds"] == "histogram"
+    assert kinds["weighbridge_engine_running"] == "gauge"
+
+
+def test_names_say_their_kind_and_unit() -> None:
+    names = Metrics().names
+    for family in Metrics().registry.collect():
+        # The parser of the exposition takes the ending off: only counters may have it.
+        assert (f"{family.name}_total" in names) is (family.type == "counter"), family.name
+        assert family.name.endswith("_seconds") or family.type != "histogram", family.name
+
+
+def test_the_page_for_operators_lists_every_metric_and_no_other() -> None:
+    page = Path(__file__).parents[3].joinpath("docs", "operations.md").read_text(encoding="utf-8")
+    table = page.split("## Metrics")[1].split("\n## ")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    listed = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    have = [name.removeprefix("weighbridge_") for name in Metrics().names]
+    assert sorted(listed) == sorted("policy_info" if name == "policy" else name for name in have)
 
 
 def test_gauges_and_the_policy_in_force() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weighbridge.config.errors import InvalidRequest
-from weighbridge.pool.engine_body import _NOT_OFFERED, for_engine
+from weighbridge.pool import engine_body
+from weighbridge.pool.engine_body import _NOT_OFFERED, for_engine, prepare
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -110,3 +112,35 @@ def test_a_bottomless_body_is_refused() -> None:
         deep = [deep]
     with pytest.raises(InvalidRequest, match="nested too deeply"):
         make(extra=deep)
+
+
+@pytest.mark.parametrize(
+    ("messages", "beside"),
+    [
+        ([{"role": "user", "content": "word " * 1_000_000}], False),
+        ([{"role": "user", "content": "Hello"}] * 400, False),
+        ([{"role": "user", "content": "Hello"}] * 20_000, True),
+    ],
+    ids=["long text", "some messages", "many messages"],
+)
+async def test_a_body_of_many_values_is_copied_in_a_thread(
+    messages: list[Any], beside: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool] = []
+
+    def noting(body: dict[str, Any], **more: Any) -> dict[str, Any]:
+        seen.append(threading.current_thread() is not threading.main_thread())
+        return for_engine(body, **more)
+
+    monkeypatch.setattr(engine_body, "for_engine", noting)
+    body = {"messages": messages, "stream_options": {"include_usage": True}}
+    made = await prepare(body, model="local-8b", request_id="r-1", stream=True)
+    assert seen == [beside]
+    assert made == for_engine(body, model="local-8b", request_id="r-1", stream=True)
+
+
+async def test_what_is_refused_is_refused_in_the_thread_as_well() -> None:
+    body = {"messages": [{"role": "user", "content": "Hello"}] * 20_000, "n": 1_000}
+    with pytest.raises(InvalidRequest) as caught:
+        await prepare(body, model="local-8b", request_id="r-1", stream=True)
+    assert caught.value.param == "n"

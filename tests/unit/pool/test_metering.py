@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from weighbridge.config.usage import TokenMeter
-from weighbridge.pool.engine import EngineUnavailable
-from weighbridge.pool.metering import Track
+from weighbridge.pool.engine import EngineUnavailable, Trail
+from weighbridge.pool.metering import Tally, Track
 
 
 def output(*tokens: int, cached: int | None = 0, finished: bool = False, reason: str | None = None) -> Any:
@@ -26,7 +26,8 @@ def state(made: int, prompt: int = 7) -> Any:
 def test_new_tokens_of_all_choices_add_up() -> None:
     meter = TokenMeter()
     track = Track(meter)
-    track.taken([state(0), state(0)])
+    track.taken(state(0))
+    track.taken(state(0))
     track.passed(output(1, cached=5))
     track.passed(output(2, 3, cached=6))
     assert not track.finished
@@ -39,7 +40,8 @@ def test_new_tokens_of_all_choices_add_up() -> None:
 def test_a_call_that_is_cut_off_counts_what_was_made_and_never_passed() -> None:
     meter = TokenMeter()
     track = Track(meter)
-    track.taken([state(10), state(4)])
+    track.taken(state(10))
+    track.taken(state(4))
     track.passed(output(3))
     track.settle()
     track.settle()
@@ -48,7 +50,7 @@ def test_a_call_that_is_cut_off_counts_what_was_made_and_never_passed() -> None:
 
 def test_settling_never_takes_tokens_back() -> None:
     track = Track(TokenMeter())
-    track.taken([state(1)])
+    track.taken(state(1))
     track.passed(output(3))
     track.settle()
     assert track.meter.completion == 3
@@ -56,7 +58,7 @@ def test_settling_never_takes_tokens_back() -> None:
 
 def test_a_finished_call_is_counted_by_what_passed_alone() -> None:
     track = Track(TokenMeter())
-    track.taken([state(50)])
+    track.taken(state(50))
     track.passed(output(3, finished=True, reason="length"))
     track.settle()
     assert track.meter.completion == 3
@@ -64,7 +66,6 @@ def test_a_finished_call_is_counted_by_what_passed_alone() -> None:
 
 def test_a_request_the_engine_never_took_counts_nothing() -> None:
     track = Track(TokenMeter())
-    track.taken([])
     track.settle()
     assert track.meter == TokenMeter() and not track.taken_by_engine
 
@@ -81,3 +82,38 @@ def test_an_engine_without_a_prefix_cache_says_none() -> None:
     track = Track(TokenMeter())
     track.passed(output(1, cached=None))
     assert track.meter.cached == 0
+
+
+def test_an_engine_counts_over_its_calls_what_passed() -> None:
+    tally = Tally()
+    first, second = Track(TokenMeter(), tally=tally), Track(TokenMeter(), tally=tally)
+    first.passed(output(3))
+    second.passed(output(1, 2))
+    with pytest.raises(EngineUnavailable):
+        second.passed(output(1, reason="abort"))
+    assert tally.made == 7
+
+
+def test_a_stream_that_may_be_continued_keeps_the_ids_that_passed() -> None:
+    trail = Trail()
+    track = Track(TokenMeter(), trail=trail)
+    track.taken(state(0))
+    track.passed(output(2))
+    track.passed(output(1, finished=True, reason="stop"))
+    assert track.unsent == [0, 0, 0] and trail == Trail(prompt_tokens=7)
+    other = Track(TokenMeter())
+    other.passed(output(2))
+    assert other.unsent == []
+
+
+def test_a_continuation_is_counted_by_what_this_engine_did() -> None:
+    meter = TokenMeter()
+    trail = Trail(token_ids=[1, 2, 3], text_chars=5, created=9)
+    track = Track(meter, trail=trail)
+    # vLLM's record has the trail's tokens in the prompt, and in the detokenizer.
+    track.taken(state(3 + 4, prompt=7 + 3))
+    assert trail.prompt_tokens == 7
+    track.passed(output(1, cached=8))
+    trail.token_ids.append(4)
+    track.settle()
+    assert meter == TokenMeter(prompt=10, completion=4, cached=8)

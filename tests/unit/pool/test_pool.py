@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,7 +27,7 @@ def make(*scripts: Script, register: Path | None = None) -> tuple[Pool, list[Fak
     for road, script in zip(("local-8b", "local-70b"), scripts, strict=False):
         engine = FakeEngine(road, script=script)
         engines.append(engine)
-        tiers.append(Tier(road, TierSettings(), engine, VirtualClock(), metrics))
+        tiers.append(Tier(road, TierSettings(), lambda *_, own=engine: own, VirtualClock(), metrics))
     return Pool(tiers, register=register), engines
 
 
@@ -55,7 +57,7 @@ def test_tiers_are_loaded_one_after_the_other_and_serve_as_soon_as_they_are_up()
 def test_one_tier_that_does_not_come_up_leaves_the_other_serving(bad: int) -> None:
     async def main() -> None:
         scripts = [Script(), Script()]
-        scripts[bad] = Script(start_error=RuntimeError())
+        scripts[bad] = Script(start_error=ConfigError("no"))
         pool, _ = make(*scripts)
         await pool.start()
         expected = ["ready", "ready"]
@@ -112,6 +114,66 @@ def test_cancelled_while_loading_it_closes_cleanly() -> None:
         await pool.close(1.0)
         assert all(engine.closed for engine in engines)
         assert states(pool) == ["closed", "closed"]
+
+    run_virtual(main())
+
+
+def test_replicas_load_after_the_first_worker_of_every_tier_and_each_serves_as_soon_as_it_is_up() -> None:
+    async def main() -> None:
+        metrics = Metrics()
+        begun: list[str] = []
+
+        def engine(road: str, _: TierSettings, worker: str) -> FakeEngine:
+            return FakeEngine(road, script=Script(start_s=10))
+
+        tiers = [
+            Tier(road, TierSettings(replicas=n), partial(engine, road), VirtualClock(), metrics)
+            for road, n in (("local-8b", 3), ("local-70b", 2))
+        ]
+        pool = Pool(tiers)
+        for tier in tiers:
+            for worker in tier.workers:
+                worker_name = str(worker)
+                build = worker.engine.start
+
+                async def start(
+                    name: str = worker_name, build: Callable[[], Awaitable[None]] = build
+                ) -> None:
+                    begun.append(name)
+                    await build()
+
+                worker.engine.start = start  # type: ignore[method-assign]
+        loading = asyncio.create_task(pool.start())
+        await pool.first_ready()
+        assert asyncio.get_running_loop().time() == 10
+        await loading
+        assert asyncio.get_running_loop().time() == 50
+        assert begun == ["local-8b", "local-70b", "local-8b/1", "local-70b/1", "local-8b/2"]
+        assert [row["slots"] for row in pool.status()] == [24, 16]
+        await pool.close(1.0)
+
+    run_virtual(main())
+
+
+def test_a_dead_worker_is_replaced_and_its_tier_serves_again() -> None:
+    async def main() -> None:
+        metrics, made = Metrics(), []
+
+        def engine(*_: object) -> FakeEngine:
+            made.append(FakeEngine(script=Script(start_s=5)))
+            return made[-1]
+
+        tier = Tier("local-8b", TierSettings(), engine, VirtualClock(), metrics)
+        pool = Pool([tier])
+        await pool.start()
+        made[0].kill()
+        await pool.until(lambda: not tier.ready)
+        await pool.until(lambda: tier.ready)
+        assert asyncio.get_running_loop().time() == 11
+        assert len(made) == 2 and made[0].closed
+        assert metrics.worker_restarts_total.labels("local-8b", "0").value == 1
+        await pool.close(1.0)
+        assert made[1].closed
 
     run_virtual(main())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +16,7 @@ from tests.support.virtual_time import VirtualClock, run_virtual
 from weighbridge.config.errors import ApiError, InvalidRequest
 from weighbridge.config.settings import TierSettings
 from weighbridge.pool import vllm_loading
-from weighbridge.pool.engine import Engine, EngineStartFailed, EngineUnavailable
+from weighbridge.pool.engine import Engine, EngineStartFailed, EngineUnavailable, Trail
 from weighbridge.pool.metering import Track
 from weighbridge.pool.vllm_engine import VllmEngine
 
@@ -62,7 +63,7 @@ class ChatLayer:
         self._script = script
         self.closed = False
 
-    def request(self, body: dict[str, Any]) -> dict[str, Any]:
+    async def request(self, body: dict[str, Any]) -> dict[str, Any]:
         return body
 
     async def create(self, request: dict[str, Any]) -> Any:
@@ -86,10 +87,10 @@ class ChatLayer:
 
 
 def make(
-    monkeypatch: pytest.MonkeyPatch, script: Callable[[Track], Any]
+    monkeypatch: pytest.MonkeyPatch, script: Callable[[Track], Any], **fields: Any
 ) -> tuple[VllmEngine, Core, ChatLayer]:
     monkeypatch.setattr(vllm_loading, "check", lambda road, settings: None)
-    engine = VllmEngine(TierSettings(), "local-8b", VirtualClock())
+    engine = VllmEngine(TierSettings(**fields), "local-8b", VirtualClock())
     core = Core()
     layer = ChatLayer(core, script)
     engine._loaded = vllm_loading.Loaded(core, layer, ())  # type: ignore[arg-type]
@@ -278,6 +279,99 @@ def test_closing_aborts_what_runs_and_waits_for_it_but_not_for_ever(monkeypatch:
     assert core.aborted == [["chatcmpl-stuck"]] * 2
     assert core.shutdowns == [3.0]
     assert not engine.alive
+
+
+def chunk(created: int = 60, **delta: Any) -> str:
+    choices = [{"index": 0, "delta": delta, "finish_reason": None}]
+    return f"data: {json.dumps({'created': created, 'choices': choices}, separators=(',', ':'))}\n\n"
+
+
+def passes(track: Track, *tokens: int) -> Callable[[], None]:
+    def step() -> None:
+        track.unsent += tokens
+
+    return step
+
+
+def test_a_stream_keeps_its_trail_and_a_continuation_begins_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def first(track: Track) -> list[Any]:
+        steps = [passes(track, 5), chunk(role="assistant", content=""), chunk(content="ab"), passes(track, 6)]
+        return [*steps, fail(track, VLLMServerError()), chunk(content="never sent")]
+
+    def second(track: Track) -> list[Any]:
+        def replay() -> None:
+            assert track.trail is not None and track.trail.token_ids == [5]
+            track.replaying = True
+
+        def make() -> None:
+            track.replaying = False
+            track.unsent.append(6)
+
+        again = [replay, chunk(61, role="assistant", content=""), chunk(61, content="ab")]
+        return [*again, make, chunk(61, content="c"), finish(track), DONE]
+
+    async def main() -> None:
+        trail = Trail()
+        engine, _, _ = make(monkeypatch, first)
+        events: list[bytes] = []
+        call = new_call(chat(), trail=trail)
+        with pytest.raises(EngineUnavailable):
+            async for event in engine.stream(call):
+                events.append(event)
+        assert events == [chunk(role="assistant", content="").encode(), chunk(content="ab").encode()]
+        assert trail == Trail(token_ids=[5], text_chars=2, created=60)
+
+        engine, _, _ = make(monkeypatch, second)
+        call = new_call(chat(), name=call.request_id, trail=trail)
+        assert [event async for event in engine.stream(call)] == [chunk(60, content="c").encode()]
+        assert trail == Trail(token_ids=[5, 6], text_chars=3, created=60)
+
+    run_virtual(main())
+
+
+def test_an_adapter_answers_under_its_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text("{}")
+    asked: list[str] = []
+
+    def script(track: Track) -> Any:
+        track.finished = True
+        return SimpleNamespace(model_dump_json=lambda: "{}")
+
+    async def main() -> None:
+        engine, _, layer = make(monkeypatch, script, lora_adapters={"law": tmp_path})
+
+        async def request(body: dict[str, Any]) -> dict[str, Any]:
+            asked.append(body["model"])
+            return body
+
+        monkeypatch.setattr(layer, "request", request)
+        await engine.complete(new_call(chat()))
+        await engine.complete(new_call(chat(), adapter="law"))
+        for name in ("local-8b", "care"):
+            with pytest.raises(ApiError) as caught:
+                await engine.complete(new_call(chat(), adapter=name))
+            assert (caught.value.status, caught.value.code) == (404, "model_not_found")
+            assert name not in caught.value.message
+
+    run_virtual(main())
+    assert asked == ["local-8b", "law"]
+
+
+def test_what_it_has_made_is_known_after_it_was_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def script(track: Track) -> Any:
+        track.tally.made += 7
+        track.finished = True
+        return SimpleNamespace(model_dump_json=lambda: "{}")
+
+    async def main() -> None:
+        engine, _, _ = make(monkeypatch, script)
+        await engine.complete(new_call(chat()))
+        await engine.complete(new_call(chat()))
+        assert engine.load().made == 14
+        await engine.close(0.0)
+        assert engine.load().made == 14
+
+    run_virtual(main())
 
 
 def test_closed_before_it_was_started_it_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from weighbridge.config.settings import TierSettings
 from weighbridge.observability.metrics import Metrics
 from weighbridge.pool import embedded_model, preflight, vllm_loading
 from weighbridge.pool.engine import EngineStartFailed
+from weighbridge.pool.engine_stats import EngineStats
 from weighbridge.pool.vllm_engine import VllmEngine
 from weighbridge.pool.vllm_loading import Loader
 
@@ -36,12 +37,16 @@ class FakeVllm:
         self.go_on.set()
         self.build_error: Exception | None = None
         self.chat_error: Exception | None = None
+        self.chat: Any = "chat"
         self.built: list[tuple[Any, ...]] = []
         self.environments: list[dict[str, str]] = []
         self.engine = SimpleNamespace(
             tracks={},
             errored=False,
             output_handler=None,
+            kv_tokens=1024,
+            watchers=[],
+            watch=lambda died: self.engine.watchers.append(died),
             shutdowns=[],
             shutdown=lambda timeout: self.engine.shutdowns.append(timeout),
         )
@@ -67,10 +72,10 @@ class FakeVllm:
     def core_pids(self, engine: Any) -> list[int]:
         return []
 
-    def build_chat(self, *arguments: Any) -> str:
+    def build_chat(self, *arguments: Any) -> Any:
         if self.chat_error is not None:
             raise self.chat_error
-        return "chat"
+        return self.chat
 
 
 @pytest.fixture
@@ -96,12 +101,27 @@ def load(settings: TierSettings) -> Any:
     return Loader("local-8b", settings, METRICS).run()
 
 
+class FakeChat:
+    """The part of the chat layer that loading uses."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+        self.added: list[tuple[str, Path]] = []
+
+    async def add_adapter(self, name: str, folder: Path) -> None:
+        self.added.append((name, folder))
+        if self.error is not None:
+            raise self.error
+
+
 def test_a_load_that_goes_well(vllm: FakeVllm, model: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "weighbridge.pool")
     settings = TierSettings(model_path=model, enforce_eager=True, omp_cpus="0-1")
     loaded = load(settings)
     assert (loaded.engine, loaded.chat, loaded.processes) == (vllm.engine, "chat", ())
-    assert vllm.built == [("local-8b", settings, model, None, True, METRICS)]
+    ((*built, stats),) = vllm.built
+    assert built == ["local-8b", settings, model, None, True]
+    assert isinstance(stats, EngineStats)
     assert vllm.environments[0]["VLLM_CPU_OMP_THREADS_BIND"] == "0-1"
     assert [record.message for record in caplog.records] == ["loading local-8b: building"]
 
@@ -227,6 +247,77 @@ def test_an_engine_that_comes_up_is_closed_with_its_grace(vllm: FakeVllm, model:
         assert vllm.engine.shutdowns == [2.5]
 
     asyncio.run(main())
+
+
+def test_an_engine_that_ends_by_itself_has_died_and_one_that_is_closed_has_not(
+    vllm: FakeVllm, model: Path
+) -> None:
+    async def start() -> tuple[VllmEngine, asyncio.Task[None], Metrics]:
+        metrics = Metrics()
+        engine = VllmEngine(
+            TierSettings(model_path=model), "local-8b", SystemClock(), metrics=metrics, worker="3"
+        )
+        death = asyncio.create_task(engine.died())
+        await engine.start()
+        await asyncio.sleep(0)
+        assert not death.done() and engine.kv_tokens == 1024
+        metrics.engine_running.labels("local-8b", "3").set(2)
+        return engine, death, metrics
+
+    def shown(metrics: Metrics) -> bool:
+        return b'weighbridge_engine_running{tier="local-8b",worker="3"}' in metrics.render()[0]
+
+    async def main() -> None:
+        _, death, metrics = await start()
+        assert shown(metrics)
+        vllm.engine.watchers.pop()()
+        await asyncio.wait_for(death, 1.0)
+        assert not shown(metrics), "what it said last is no news of a dead engine"
+
+        engine, death, metrics = await start()
+        await engine.close(0.0)
+        vllm.engine.watchers.pop()()
+        await asyncio.sleep(0)
+        assert not death.done() and not shown(metrics)
+        death.cancel()
+
+    asyncio.run(main())
+
+
+def tiny_adapter(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "adapter_config.json").write_text('{"r": 8}')
+    (folder / "adapter_model.safetensors").write_bytes(b"")
+    return folder
+
+
+def test_adapters_are_loaded_one_by_one(vllm: FakeVllm, model: Path, tmp_path: Path) -> None:
+    folders = {name: tiny_adapter(tmp_path / name) for name in ("law", "care")}
+    vllm.chat = FakeChat()
+    settings = TierSettings(model_path=model, lora_adapters=folders)
+    asyncio.run(VllmEngine(settings, "local-8b", SystemClock()).start())
+    assert vllm.chat.added == list(folders.items())
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "says"),
+    [
+        (
+            ValueError("no such\nmodule"),
+            ConfigError,
+            "tiers.local-8b.lora_adapters.law: cannot be loaded into this model (ValueError: no such module)",
+        ),
+        (EngineStartFailed("the engine died"), EngineStartFailed, "the engine died"),
+    ],
+)
+def test_an_adapter_that_cannot_be_loaded_is_named(
+    vllm: FakeVllm, model: Path, tmp_path: Path, error: Exception, kind: type[Exception], says: str
+) -> None:
+    vllm.chat = FakeChat(error)
+    settings = TierSettings(model_path=model, lora_adapters={"law": tiny_adapter(tmp_path / "law")})
+    with pytest.raises(kind) as caught:
+        asyncio.run(VllmEngine(settings, "local-8b", SystemClock()).start())
+    assert str(caught.value) == says
 
 
 def test_vllm_that_cannot_be_imported_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

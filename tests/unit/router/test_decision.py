@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from weighbridge.config.errors import ApiError
 from weighbridge.config.roads import COMMERCIAL, LOCAL_8B, LOCAL_70B, LOCAL_ROADS, Road
+from weighbridge.policies.compiled import Policy, compile_policy
 from weighbridge.policies.loader import shipped
+from weighbridge.policies.schema import PolicyDocument
 from weighbridge.router.decision import Facts, decide
 from weighbridge.router.difficulty.score import Assessment
 
@@ -81,18 +83,83 @@ def test_under_never_nothing_can_leave() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "facts", "code"),
+    ("rules", "facts", "code"),
     [(MASKED, CLOSED, "commercial_not_configured"), (NEVER, BOTH, "egress_refused")],
 )
-def test_explicit_commercial_is_403_when_closed(policy: object, facts: Facts, code: str) -> None:
+def test_explicit_commercial_is_403_when_closed(rules: object, facts: Facts, code: str) -> None:
     with pytest.raises(ApiError) as refused:
-        decide("commercial", weight(0.1), policy, facts)  # type: ignore[arg-type]
+        decide("commercial", weight(0.1), rules, facts)  # type: ignore[arg-type]
     assert (refused.value.status, refused.value.code) == (403, code)
 
 
 def test_explicit_local_stays_on_its_road() -> None:
     made = decide(LOCAL_8B, weight(0.9, "code"), MASKED, BOTH)
     assert (made.road, made.alternates) == (LOCAL_8B, ())
+
+
+def policy(**changes: object) -> Policy:
+    return compile_policy(PolicyDocument.model_validate(MASKED.content() | changes))
+
+
+@pytest.mark.parametrize(
+    ("order", "from_8b", "from_70b"),
+    [
+        (["higher-local", "commercial"], (LOCAL_70B, COMMERCIAL), (COMMERCIAL,)),
+        (["commercial", "higher-local"], (COMMERCIAL, LOCAL_70B), (COMMERCIAL,)),
+        (["higher-local", "lower-local"], (LOCAL_70B,), (LOCAL_8B,)),
+        ([], (), ()),
+    ],
+)
+def test_the_policys_overflow_order_becomes_roads(
+    order: list[str], from_8b: tuple[Road, ...], from_70b: tuple[Road, ...]
+) -> None:
+    rules = policy(overflow_order=order)
+    assert decide("auto", weight(0.1), rules, BOTH).overflow == from_8b
+    assert decide("auto", weight(0.5), rules, BOTH).overflow == from_70b
+    closed = tuple(road for road in from_8b if road != COMMERCIAL)
+    assert decide("auto", weight(0.1), rules, CLOSED).overflow == closed
+    alone = Facts("default", (LOCAL_8B,), True)
+    assert LOCAL_70B not in decide("auto", weight(0.1), rules, alone).overflow
+
+
+def test_the_shipped_orders() -> None:
+    assert decide("auto", weight(0.1), MASKED, BOTH).overflow == (LOCAL_70B, COMMERCIAL)
+    assert decide("auto", weight(0.1), NEVER, BOTH).overflow == (LOCAL_70B,)
+    assert decide("auto", weight(0.5), NEVER, BOTH).overflow == (LOCAL_8B,)
+
+
+def test_an_explicit_local_road_overflows_only_where_the_policy_says_so() -> None:
+    assert decide(LOCAL_8B, weight(0.1), MASKED, BOTH).overflow == ()
+    made = decide(LOCAL_8B, weight(0.1), policy(explicit_local="overflow"), BOTH)
+    assert (made.overflow, made.alternates) == ((LOCAL_70B, COMMERCIAL), (COMMERCIAL,))
+
+
+@pytest.mark.parametrize(("wish", "wait"), [(None, 2000), (5000, 2000), (300, 300), (0, 0)])
+def test_a_caller_can_only_shorten_the_wait(wish: int | None, wait: int) -> None:
+    facts = Facts("default", LOCAL_ROADS, True, max_queue_ms=wish)
+    assert decide("auto", weight(0.1), MASKED, facts).queue_lock_timeout_ms == wait
+
+
+@pytest.mark.parametrize("tenants", [{}, {"night": {"priority": "batch"}}])
+@pytest.mark.parametrize("tenant", ["default", "night"])
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_caller_or_its_tenants_rule_makes_it_batch(
+    tenants: dict[str, object], tenant: str, asked: bool
+) -> None:
+    made = decide("auto", weight(0.1), policy(tenants=tenants), Facts(tenant, LOCAL_ROADS, True, batch=asked))
+    assert made.batch is (asked or tenant in tenants)
+
+
+def test_an_adapter_is_an_explicit_choice_of_its_tier() -> None:
+    facts = Facts("default", LOCAL_ROADS, True, adapters={"legal-ko": LOCAL_70B})
+    made = decide("legal-ko", weight(0.1), MASKED, facts)
+    assert (made.road, made.adapter, made.explicit) == (LOCAL_70B, "legal-ko", True)
+    assert made.reasons == ("explicit adapter legal-ko on local-70b",)
+    assert decide(LOCAL_70B, weight(0.1), MASKED, facts).adapter is None
+    assert decide("auto", weight(0.5), MASKED, facts).adapter is None
+    with pytest.raises(ApiError) as refused:
+        decide("unknown", weight(0.1), MASKED, facts)
+    assert refused.value.code == "model_not_found"
 
 
 def test_explicit_tier_that_is_not_here_is_404() -> None:
@@ -107,20 +174,20 @@ def test_explicit_tier_that_is_not_here_is_404() -> None:
     task=st.sampled_from(["classification", "summarization", "code", "chat", "unknown"]),
     local=st.sampled_from([LOCAL_ROADS, (LOCAL_8B,), (LOCAL_70B,)]),
     configured=st.booleans(),
-    policy=st.sampled_from([MASKED, NEVER]),
+    rules=st.sampled_from([MASKED, NEVER]),
 )
 def test_same_inputs_same_decision_and_a_closed_border_is_never_crossed(
-    model: str, score: float, task: str, local: tuple[Road, ...], configured: bool, policy: object
+    model: str, score: float, task: str, local: tuple[Road, ...], configured: bool, rules: object
 ) -> None:
     facts = Facts("t", local, configured)
 
     def once() -> bytes:
         try:
-            return msgspec.json.encode(decide(model, weight(score, task), policy, facts))  # type: ignore[arg-type]
+            return msgspec.json.encode(decide(model, weight(score, task), rules, facts))  # type: ignore[arg-type]
         except ApiError as refused:
             return str(refused.code).encode()
 
     first = once()
     assert first == once()
-    if policy is NEVER or not configured:
+    if rules is NEVER or not configured:
         assert b'"commercial"' not in first

@@ -12,13 +12,14 @@ from weighbridge.config.roads import COMMERCIAL, LOCAL_8B, LOCAL_70B, Road
 from weighbridge.masking.errors import PASSING, REASONS, MaskingRefused, Reason
 from weighbridge.observability.ledger import LedgerUnavailable
 from weighbridge.pool.engine import EngineOverloaded, EngineUnavailable
-from weighbridge.pool.queue_lock import QueueFull, QueueLockTimeout
+from weighbridge.pool.slot_lock import NoFreeSlot, QueueFull, QueueLockTimeout, WaitTooLong
 from weighbridge.pool.worker import TierNotReady
 from weighbridge.router.decision import Decision
 from weighbridge.router.failover import (
     EmptyAnswer,
     Opens,
     Setback,
+    WorkerLost,
     egress_reason,
     final_error,
     next_road,
@@ -26,10 +27,16 @@ from weighbridge.router.failover import (
 )
 
 
-def decision(road: Road = LOCAL_8B, *alternates: Road, queue_lock_timeout_ms: int = 2000) -> Decision:
+def decision(
+    road: Road = LOCAL_8B,
+    *alternates: Road,
+    queue_lock_timeout_ms: int = 2000,
+    overflow: tuple[Road, ...] = (),
+) -> Decision:
     return Decision(
         road=road,
         alternates=alternates,
+        overflow=overflow,
         explicit=False,
         score=0.2,
         clamped_score=0.2,
@@ -39,6 +46,9 @@ def decision(road: Road = LOCAL_8B, *alternates: Road, queue_lock_timeout_ms: in
         may_leave=True,
         egress_reason="score",
         queue_lock_timeout_ms=queue_lock_timeout_ms,
+        batch=False,
+        adapter=None,
+        drain_s=0.0,
         policy_version="default@0123456789ab",
         calibration_version="c1",
     )
@@ -67,18 +77,41 @@ TABLE = [
     Row(
         QueueLockTimeout(2000.0),
         "queue_timeout",
-        Opens.OUTWARD,
+        Opens.OVERFLOW,
         429,
         "queue_lock_timeout",
         RATE,
         2,
         "queue_lock_timeout",
     ),
-    Row(QueueFull(), "queue_full", Opens.OUTWARD, 429, "queue_full", RATE, 2, "queue_lock_timeout"),
+    Row(
+        WaitTooLong(9000.0),
+        "queue_predicted",
+        Opens.OVERFLOW,
+        429,
+        "queue_lock_timeout",
+        RATE,
+        2,
+        "queue_lock_timeout",
+    ),
+    Row(
+        NoFreeSlot(), "no_free_slot", Opens.OVERFLOW, 429, "queue_lock_timeout", RATE, 2, "queue_lock_timeout"
+    ),
+    Row(
+        WorkerLost(),
+        "worker_lost",
+        Opens.NOTHING,
+        503,
+        "worker_lost",
+        SERVER,
+        5,
+        "worker_lost",
+    ),
+    Row(QueueFull(), "queue_full", Opens.OVERFLOW, 429, "queue_full", RATE, 2, "queue_lock_timeout"),
     Row(
         EngineOverloaded(),
         "engine_overloaded",
-        Opens.OUTWARD,
+        Opens.OVERFLOW,
         429,
         "queue_lock_timeout",
         RATE,
@@ -227,7 +260,13 @@ def test_what_nobody_planned_is_raised_again(exc: Exception) -> None:
     assert raised.value is exc
 
 
-CONTENDED = [QueueLockTimeout(1.0), QueueFull(), EngineOverloaded()]
+CONTENDED = [
+    QueueLockTimeout(1.0),
+    WaitTooLong(9.0),
+    NoFreeSlot(),
+    QueueFull(),
+    EngineOverloaded(),
+]
 GONE = [TierNotReady("local-8b"), EngineUnavailable(), ContextLengthExceeded(900, 512), EmptyAnswer()]
 OUTWARD = [MaskingRefused("not_text"), LedgerUnavailable("down"), *(UpstreamFailed(k) for k, _ in FAILURES)]
 
@@ -237,15 +276,23 @@ def kind_of(exc: Exception) -> str:
 
 
 @pytest.mark.parametrize("exc", CONTENDED, ids=kind_of)
-def test_a_queue_deadline_is_spent_once(exc: Exception) -> None:
-    """Contention opens the outward road alone, wherever it stands, and never a second local queue."""
-    for way, onward in [
-        (decision(LOCAL_8B, LOCAL_70B, COMMERCIAL), COMMERCIAL),
-        (decision(LOCAL_70B, COMMERCIAL, LOCAL_8B), COMMERCIAL),
-        (decision(LOCAL_8B, LOCAL_70B), None),
-        (decision(LOCAL_8B), None),
-    ]:
-        assert next_road(way, [way.road], setback_of(exc, way)) == onward
+def test_contention_opens_the_overflow_roads_alone_and_in_their_order(exc: Exception) -> None:
+    way = decision(LOCAL_8B, COMMERCIAL, LOCAL_70B, overflow=(LOCAL_70B, COMMERCIAL))
+    setback = setback_of(exc, way)
+    assert next_road(way, [LOCAL_8B], setback) == LOCAL_70B
+    assert next_road(way, [LOCAL_8B, LOCAL_70B], setback) == COMMERCIAL
+    assert next_road(way, [LOCAL_8B, LOCAL_70B, COMMERCIAL], setback) is None
+    nowhere = decision(LOCAL_8B, LOCAL_70B, COMMERCIAL)
+    assert next_road(nowhere, [LOCAL_8B], setback_of(exc, nowhere)) is None
+
+
+def test_a_busy_tier_and_one_that_is_down_make_a_busy_gateway() -> None:
+    """429 where coming again helps, 503 where nothing is there to come to."""
+    way = decision(LOCAL_8B, overflow=(LOCAL_70B,))
+    busy, down = setback_of(QueueLockTimeout(9.0), way), setback_of(TierNotReady("local-70b"), way)
+    assert final_error([busy, down]) is busy.error
+    assert final_error([down, busy]) is busy.error
+    assert final_error([down, down]) is down.error
 
 
 @pytest.mark.parametrize("exc", GONE, ids=kind_of)
@@ -272,7 +319,7 @@ def test_a_closed_way_out_opens_the_local_roads_alone(exc: Exception) -> None:
     assert next_road(onward, [LOCAL_8B], setback_of(exc, onward)) is None
 
 
-@pytest.mark.parametrize(("first", "told"), [(Opens.ANY, "first"), (Opens.OUTWARD, "last")])
+@pytest.mark.parametrize(("first", "told"), [(Opens.ANY, "first"), (Opens.OVERFLOW, "last")])
 def test_a_refused_mask_tells_the_cause_that_will_not_pass(first: Opens, told: str) -> None:
     errors = {name: ApiError(400, name, type="invalid_request_error") for name in ("first", "last")}
     setbacks = [

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from itertools import product
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from weighbridge.router.lifecycle import Lifecycle, Phase
+from weighbridge.router.lifecycle import Lifecycle, Limits, Phase
 
 STEPS = {
     "received": ["scored", "done"],
@@ -20,17 +21,17 @@ STEPS = {
 
 
 def at(phase: Phase) -> Lifecycle:
-    nothing: Any = None
+    anything: Any = Mock()
     life = Lifecycle(
-        nothing,
-        nothing,
-        roads=nothing,
-        ledger=nothing,
-        clock=nothing,
-        deadline=nothing,
-        on_done=nothing,
-        on_setback=nothing,
-        cut_by_us=nothing,
+        anything,
+        anything,
+        anything,
+        roads=anything,
+        clock=anything,
+        deadline=anything,
+        on_setback=anything,
+        cut_by_us=anything,
+        limits=Limits(15, 120),
     )
     life.phase = phase
     return life

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weighbridge.commercial.sse import EventTooLarge, SseParser
+from weighbridge.config.sse import EventTooLarge, SseParser
 
 END = st.sampled_from([b"\n", b"\r\n", b"\r"])
 DATA_LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n"), max_size=20).map(

@@ -1,0 +1,89 @@
+"""Finding an engine that is lost: it says so, its core does not answer, or nothing comes out of it any more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from weighbridge.config.clock import Clock
+from weighbridge.config.settings import PoolSettings
+from weighbridge.pool.engine import Engine
+
+
+async def watch_engine(
+    engine: Engine, settings: PoolSettings, clock: Clock, doubt: Callable[[str | None], None]
+) -> str:
+    """Watch an engine that is up until it has to be replaced.
+
+    vLLM's own health check calls a stopped core healthy, so its core is asked something it must answer; and one that
+    answers may have stopped scheduling, so its tokens are watched as well. A core in a long step answers late: what
+    moves is not dead, however many probes it misses.
+
+    Args:
+        doubt: told the reason when a probe fails, None when one succeeds.
+
+    Returns:
+        Why it has to be replaced, in one line.
+    """
+    death = asyncio.ensure_future(engine.died())
+    progress = _Progress(engine, clock)
+    missed = 0
+    try:
+        while True:
+            # A suspect is asked again at once.
+            if await _within(death, 0.0 if missed else settings.probe_interval_s):
+                return "the engine died"
+            probe = asyncio.ensure_future(engine.probe(settings.probe_timeout_s))
+            try:
+                await asyncio.wait((probe, death), return_when=asyncio.FIRST_COMPLETED)
+                if death.done():
+                    return "the engine died"
+                answered = probe.result()
+            finally:
+                probe.cancel()
+            moved = progress.look()
+            if answered:
+                missed = 0
+                doubt(None)
+            elif moved:
+                missed = min(missed, 1)
+            else:
+                missed += 1
+                doubt(f"no answer to a probe within {settings.probe_timeout_s:g} s")
+            if missed >= settings.probe_failures:
+                return f"its core did not answer {missed} probes of {settings.probe_timeout_s:g} s"
+            if progress.still_s() >= settings.progress_timeout_s:
+                return f"no token for {settings.progress_timeout_s:g} s with requests at work"
+    finally:
+        death.cancel()
+
+
+async def _within(death: asyncio.Future[None], seconds: float) -> bool:
+    await asyncio.wait((death,), timeout=seconds)
+    return death.done()
+
+
+class _Progress:
+    """Whether an engine with work at hand gets anywhere."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._made = engine.load().made
+        self._moved_at = clock.monotonic()
+
+    def look(self) -> bool:
+        """Whether a token was made since the last look; an idle engine has made none.
+
+        Requests that arrive are no progress: a stopped core gets them too.
+        """
+        load = self._engine.load()
+        moved = load.made != self._made
+        if moved or not load.unfinished:
+            self._moved_at = self._clock.monotonic()
+        self._made = load.made
+        return moved
+
+    def still_s(self) -> float:
+        """Seconds for which there was work and nothing moved."""
+        return self._clock.monotonic() - self._moved_at

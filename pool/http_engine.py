@@ -1,0 +1,302 @@
+"""A tier's model that is served elsewhere on the private network, behind the `Engine` port.
+
+The server is `vllm serve` or another gateway of this kind. It gets raw text; `pool.private_network` says where it may
+be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import msgspec
+
+from weighbridge.config.clock import Clock
+from weighbridge.config.errors import ContextLengthExceeded
+from weighbridge.config.settings import TierSettings
+from weighbridge.config.sse import EventTooLarge, SseParser
+from weighbridge.pool.continuation import continues
+from weighbridge.pool.engine import (
+    EngineCall,
+    EngineLoad,
+    EngineOverloaded,
+    EngineStartFailed,
+    EngineUnavailable,
+)
+from weighbridge.pool.engine_body import prepare
+from weighbridge.pool.http_answer import (
+    DONE,
+    NOT_A_STREAM,
+    Broken,
+    Renamed,
+    StreamReader,
+    Tally,
+    read_document,
+    refusal,
+)
+from weighbridge.pool.http_exchange import (
+    NOTHING_SENT,
+    Exchange,
+    ExchangeLost,
+    LostKind,
+    Resolver,
+    Session,
+    default_headers,
+    open_session,
+)
+from weighbridge.pool.http_questions import Questions, fewest_tokens
+from weighbridge.pool.http_trouble import Trouble
+from weighbridge.pool.private_network import check_endpoint
+
+_MAX_EVENT_BYTES: Final = 4 * 1024 * 1024
+
+
+class HttpEngine:
+    """One server that answers chat completions. Used from one event loop.
+
+    Args:
+        settings: the tier's settings; the `endpoint_*` ones, `trusted_endpoints` and `max_model_len` are used.
+        road: the tier's name; answers carry it as `model`.
+        url: the server's base URL, such as `http://10.0.0.5:8000/v1`.
+        clock: the gateway's clock.
+        resolver: looks names up in place of the machine's own resolver.
+
+    Raises:
+        ConfigError: the URL's address may not get raw text.
+    """
+
+    def __init__(
+        self,
+        settings: TierSettings,
+        road: str,
+        url: str,
+        clock: Clock,
+        *,
+        resolver: Resolver | None = None,
+    ) -> None:
+        check_endpoint(road, url, settings.trusted_endpoints)
+        self.road: Final = road
+        self._settings = settings
+        self._url = url.rstrip("/")
+        self._model = settings.endpoint_model or road
+        self._trouble = Trouble(road, self._url, self._model, clock)
+        self._resolver = resolver
+        self._headers = default_headers(settings.endpoint_api_key)
+        self._session: Session | None = None
+        self._questions = Questions(
+            road, self._url, self._model, lambda: self._exchange(self._require_session())
+        )
+        self._ready = False
+        self._closed = asyncio.Event()
+        self._died = asyncio.Event()
+        self._calls: dict[str, Exchange] = {}
+        self._silent = 0
+        self._made = 0
+
+    @property
+    def max_model_len(self) -> int:
+        return self._settings.max_model_len
+
+    @property
+    def kv_tokens(self) -> int | None:
+        return None
+
+    @property
+    def alive(self) -> bool:
+        return not self._closed.is_set() and not self._died.is_set()
+
+    async def start(self) -> None:
+        """Wait until the server has the model; it may be booting. See `Engine.start`."""
+        if self._closed.is_set() or self._session is not None:
+            raise EngineStartFailed("the engine was started or closed before")
+        self._session = open_session(self._settings.trusted_endpoints, self._resolver)
+        try:
+            await self._questions.until_ready(self._closed, self.max_model_len)
+        except BaseException:
+            await self.close(0.0)
+            raise
+        self._ready = True
+
+    async def died(self) -> None:
+        await self._died.wait()
+
+    async def warm(self) -> None:
+        """Nothing: the server has warmed up before it began to listen, and an answer would take turns from others."""
+
+    async def count_tokens(self, body: dict[str, Any]) -> int:
+        """Prompt tokens, counted by the server where it can (`/tokenize`), else a bound from below.
+
+        Raises:
+            ContextLengthExceeded: the prompt alone does not fit the window.
+        """
+        self._up()
+        prepared = await prepare(body, model=self._model, request_id="count", stream=False)
+        if prepared.get("truncate_prompt_tokens") is not None:
+            return 1
+        counted = await self._questions.prompt_tokens(prepared)
+        tokens = fewest_tokens(prepared["messages"]) if counted is None else counted
+        if tokens >= self.max_model_len:
+            raise ContextLengthExceeded(counted, self.max_model_len)
+        return tokens
+
+    async def complete(self, call: EngineCall) -> bytes:
+        async with self._underway(call, stream=False) as (exchange, tally):
+            self._silent += 1
+            try:
+                await self._send(exchange, call, tally, stream=False)
+                document = await exchange.read()
+            finally:
+                self._silent -= 1
+            before = call.meter.completion
+            answer = read_document(document, Renamed(call.request_id, self.road), tally)
+            self._made += max(0, call.meter.completion - before)
+            return answer
+
+    async def stream(self, call: EngineCall) -> AsyncGenerator[bytes, None]:
+        if continues(call.trail):
+            # It takes text, not ids, so the answer could not go on where it broke off.
+            raise EngineUnavailable
+        async with self._underway(call, stream=True) as (exchange, tally):
+            await self._send(exchange, call, tally, stream=True)
+            if exchange.header("content-type").lower().startswith(NOT_A_STREAM):
+                raise Broken
+            reader = StreamReader(call.body, Renamed(call.request_id, self.road), tally)
+            parser = SseParser(_MAX_EVENT_BYTES)
+            if call.trail is not None:
+                call.trail.lost = True
+            while piece := await exchange.piece():
+                for data in parser.feed(piece):
+                    if data.strip() == DONE:
+                        if not reader.whole:
+                            raise ExchangeLost("cut")
+                        return
+                    before = call.meter.completion
+                    event = reader.take(data)
+                    self._made += max(0, call.meter.completion - before)
+                    if event is not None:
+                        yield event
+            if not reader.finished:
+                raise ExchangeLost("cut")
+
+    async def abort(self, request_id: str) -> None:
+        """Close the connection of that call, which makes the server stop."""
+        exchange = self._calls.get(request_id)
+        if exchange is not None:
+            exchange.end()
+
+    def load(self) -> EngineLoad:
+        """Our own calls alone. A whole answer shows no token before its end: while one is awaited, a server that
+        answers its probes counts as moving."""
+        return EngineLoad(len(self._calls), 0, self._made)
+
+    async def probe(self, timeout_s: float) -> bool:
+        if not self._ready or not self.alive:
+            return False
+        try:
+            async with asyncio.timeout(timeout_s):
+                healthy = await self._questions.healthy(timeout_s)
+        except TimeoutError:
+            return False
+        except ExchangeLost as lost:
+            self._note(lost.kind)
+            return False
+        if healthy and self._silent:
+            self._made += 1
+        return healthy and self.alive
+
+    async def close(self, grace_s: float) -> None:
+        """End every call and close the connections. There is nothing here that could need the grace. Idempotent."""
+        self._closed.set()
+        for exchange in tuple(self._calls.values()):
+            exchange.end()
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    # ---- one call ----
+
+    @asynccontextmanager
+    async def _underway(self, call: EngineCall, *, stream: bool) -> AsyncIterator[tuple[Exchange, Tally]]:
+        """Keep count of the call, end its connection on every way out, and say in our words what went wrong."""
+        session = self._up()
+        if call.request_id in self._calls:
+            raise RuntimeError("this request is running already")
+        exchange = self._calls[call.request_id] = self._exchange(session, call.request_id, stream=stream)
+        tally = Tally(call.meter)
+        try:
+            yield exchange, tally
+        except ExchangeLost as lost:
+            if lost.kind in NOTHING_SENT:
+                tally.nothing()
+            self._note(lost.kind)
+            raise EngineUnavailable from None
+        except (Broken, EventTooLarge):
+            self._note("malformed")
+            raise EngineUnavailable from None
+        finally:
+            del self._calls[call.request_id]
+            exchange.close()
+
+    async def _send(self, exchange: Exchange, call: EngineCall, tally: Tally, *, stream: bool) -> None:
+        """Send the request; returns once an answer with status 200 has begun."""
+        prepared = await self._prepared(call, stream=stream)
+        tally.unknown()
+        # Nothing comes of a whole answer before all of it is made, so silence says nothing there.
+        status = await exchange.send(
+            "POST", f"{self._url}/chat/completions", msgspec.json.encode(prepared), patient=not stream
+        )
+        if status == 200:
+            return
+        body = b""
+        with contextlib.suppress(ExchangeLost):
+            body = await exchange.read()
+        error = refusal(status, body, prepared, self.max_model_len)
+        if status < 500 or isinstance(error, EngineOverloaded):
+            tally.nothing()
+        if isinstance(error, EngineUnavailable):
+            self._trouble.refused(status)
+        raise error
+
+    async def _prepared(self, call: EngineCall, *, stream: bool) -> dict[str, Any]:
+        prepared = await prepare(
+            call.body, model=call.adapter or self._model, request_id=call.request_id, stream=stream
+        )
+        # Our id goes into a header: servers that know the field only there would refuse it here.
+        del prepared["request_id"]
+        options = prepared.get("stream_options") or {}
+        if stream and isinstance(options, dict):
+            # Counts with every event, so that a stream that is cut has them too.
+            prepared["stream_options"] = {**options, "include_usage": True, "continuous_usage_stats": True}
+        return prepared
+
+    def _exchange(self, session: Session, request_id: str | None = None, *, stream: bool = False) -> Exchange:
+        headers = dict(self._headers, accept="text/event-stream" if stream else "application/json")
+        if request_id is not None:
+            headers["x-request-id"] = request_id
+        return Exchange(
+            session,
+            headers,
+            connect_s=self._settings.endpoint_connect_timeout_s,
+            idle_s=self._settings.endpoint_idle_timeout_s,
+        )
+
+    # ---- the server ----
+
+    def _require_session(self) -> Session:
+        if self._session is None:
+            raise EngineUnavailable
+        return self._session
+
+    def _up(self) -> Session:
+        if not self._ready or not self.alive:
+            raise EngineUnavailable
+        return self._require_session()
+
+    def _note(self, kind: LostKind) -> None:
+        """A call was lost. Where nobody listens any more the engine is dead; its successor waits for the server."""
+        self._trouble.lost(kind)
+        if kind == "refused" and self._ready and not self._closed.is_set():
+            self._died.set()

@@ -1,0 +1,206 @@
+"""What becomes of one request, in numbers: its rows in the ledger and the headers that tell them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from weighbridge.config.clock import Clock
+from weighbridge.config.roads import Road
+from weighbridge.config.usage import TokenMeter
+from weighbridge.observability.ledger import Ledger, LedgerUnavailable
+from weighbridge.observability.records import Attempt, Completion, Intent, Outcome, Progress
+from weighbridge.router import answer
+from weighbridge.router.admitted import Admitted, Header
+from weighbridge.router.roads import Weighed
+
+log = logging.getLogger("weighbridge.router")
+
+
+class Account:
+    """One request's figures while it is under way, and its rows: an intent, an attempt for each backend, one
+    completion."""
+
+    def __init__(
+        self, request: Admitted, *, ledger: Ledger, clock: Clock, on_done: Callable[[Account], None]
+    ) -> None:
+        self.request = request
+        self.weighed: Weighed | None = None
+        self.road: Road | None = None
+        """The road being tried, or the last one that was."""
+        self.attempts = 0
+        self.meter = TokenMeter()
+        """Tokens of the present attempt."""
+        self.carried: TokenMeter | None = None
+        """Tokens of the answer that earlier workers made, once a stream is continued."""
+        self.queue_ms = 0.0
+        self.ttft_ms: float | None = None
+        self.total_ms = 0.0
+        self.outcome: Outcome = "error"
+        self.status = 0
+        self.error_code = ""
+        self._ledger = ledger
+        self._clock = clock
+        self._on_done = on_done
+        self._intent: asyncio.Future[None] | None = None
+        self._completion: asyncio.Future[None] | None = None
+        self._reported = 0
+        self._started_ns = 0
+        self._queued_before = 0.0
+
+    @property
+    def usage(self) -> TokenMeter:
+        """Tokens of the answer as its caller sees it, whichever workers made it; a token once."""
+        carried, meter = self.carried, self.meter
+        if carried is None:
+            return meter
+        return TokenMeter(
+            carried.prompt,
+            carried.completion + meter.completion,
+            carried.cached,
+            carried.exact and meter.exact,
+        )
+
+    @property
+    def unreported(self) -> int:
+        """Tokens made since the last progress row."""
+        return self.meter.completion - self._reported
+
+    # ---- rows ----
+
+    def decided(self, weighed: Weighed) -> None:
+        """Write the intent."""
+        self.weighed = weighed
+        self._intent = self._ledger.intent(self._intent_row())
+
+    def try_road(self, road: Road) -> None:
+        """A new attempt begins."""
+        self.road = road
+        self.attempts += 1
+        self.meter = TokenMeter()
+        self._reported = 0
+        self._started_ns = self._clock.wall_ns()
+        self._queued_before = self.queue_ms
+
+    def tried(self, outcome: str, egress_id: str) -> None:
+        """The attempt has ended: write its row."""
+        assert self.road is not None
+        self._ledger.attempt(
+            Attempt(
+                request_id=self.request.request_id,
+                n=self.attempts,
+                road=self.road,
+                started_ns=self._started_ns,
+                ended_ns=self._clock.wall_ns(),
+                outcome=outcome,
+                prompt_tokens=self.meter.prompt,
+                cached_tokens=self.meter.cached,
+                completion_tokens=self.meter.completion,
+                queue_ms=self.queue_ms - self._queued_before,
+                egress_id=egress_id,
+            )
+        )
+
+    def note_progress(self) -> bool:
+        """Leave a progress row if there are tokens since the last one; whether there were."""
+        if self.unreported <= 0 or self._completion is not None:
+            return False
+        self._reported = self.meter.completion
+        usage = self.usage
+        self._ledger.progress(Progress(self.request.request_id, usage.prompt, usage.completion))
+        return True
+
+    def close(self) -> asyncio.Future[None]:
+        """Enqueue the one completion row; further calls return the same future."""
+        if self._completion is None:
+            self.total_ms = self.elapsed_ms()
+            usage = self.usage
+            if self._intent is None:
+                self._intent = self._ledger.intent(self._intent_row())
+            self._completion = self._ledger.completion(
+                Completion(
+                    request_id=self.request.request_id,
+                    ended_ns=self._clock.wall_ns(),
+                    outcome=self.outcome,
+                    status=self.status,
+                    road=self.road or "",
+                    attempts=self.attempts,
+                    prompt_tokens=usage.prompt,
+                    cached_tokens=usage.cached,
+                    completion_tokens=usage.completion,
+                    tokens_exact=usage.exact,
+                    queue_ms=self.queue_ms,
+                    ttft_ms=self.ttft_ms,
+                    total_ms=self.total_ms,
+                    error_code=self.error_code,
+                )
+            )
+            try:
+                self._on_done(self)
+            except Exception as exc:
+                # Counting must not cost the caller an answer.
+                log.error("request %s: not counted, %s", self.request.request_id, type(exc).__name__)
+        return self._completion
+
+    async def intent_durable(self, *, required: bool = False) -> None:
+        """Wait for the intent's row; see `durable`.
+
+        Args:
+            required: raise LedgerUnavailable where it cannot be written.
+        """
+        if required and self._intent is not None:
+            await asyncio.shield(self._intent)
+        else:
+            await self.durable(self._intent)
+
+    async def durable(self, written: asyncio.Future[None] | None) -> None:
+        """Wait for a row. With the ledger down local serving goes on; the ledger counts the rows at risk."""
+        if written is None:
+            return
+        try:
+            await asyncio.shield(written)
+        except LedgerUnavailable:
+            log.debug("request %s: its row waits for the ledger", self.request.request_id)
+
+    def elapsed_ms(self) -> float:
+        """Milliseconds since admission."""
+        return (self._clock.monotonic() - self.request.admitted_at) * 1000
+
+    # ---- what the caller is told of it ----
+
+    def headers(self, settled: bool = True) -> list[Header]:
+        """Our headers. While the road is not settled they do not name it."""
+        weighed = self.weighed
+        return answer.weighbridge_headers(
+            request_id=self.request.request_id,
+            road=(self.road or "") if settled else "",
+            score=weighed.weight.score if weighed else None,
+            task=weighed.weight.task if weighed else "",
+            policy=weighed.policy.version if weighed else "",
+            attempts=self.attempts if settled else None,
+            queue_ms=self.queue_ms if settled else None,
+            reason=weighed.reasons[-1] if weighed else "",
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """What the headers would have said, for an answer whose headers went out before it was known."""
+        return {"road": self.road or "", "attempts": self.attempts, "queue_ms": round(self.queue_ms)}
+
+    def _intent_row(self) -> Intent:
+        request, weighed = self.request, self.weighed
+        return Intent(
+            request_id=request.request_id,
+            admitted_ns=request.admitted_ns,
+            tenant=request.tenant,
+            key_id=request.key_id,
+            model_requested=request.model,
+            stream=request.stream,
+            road=weighed.road if weighed else "",
+            score=weighed.weight.score if weighed else 0.0,
+            task=weighed.weight.task if weighed else "unknown",
+            policy_version=weighed.policy.version if weighed else "",
+            calibration_version=weighed.calibration_version if weighed else "",
+            reasons=weighed.reasons if weighed else (),
+        )
