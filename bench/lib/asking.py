@@ -9,19 +9,20 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 LONGEST_S = 60.0
+"""Where a job does not say."""
 
 
 async def keep_asking(
     job: dict[str, Any], askers: Sequence[Callable[[int], Awaitable[int]]]
 ) -> dict[str, Any]:
-    """Ask until `job["seconds"]` are over, or until `job["count"]` requests were asked, 60 s at most.
+    """Ask until `job["seconds"]` (60) are over, or until `job["count"]` requests were asked.
 
     Args:
         job: also holds `bodies`, which are used in turn.
         askers: one for each request at a time; takes the place of a body, returns the number of events of its answer.
 
     Returns:
-        `requests`, `events`, `seconds` until the last answer, `p50_ms` of whole answers.
+        `requests`, `events` of all, `seconds` until the last answer, `p50_ms` of whole answers.
     """
     limit: int | None = job.get("count")
     bodies = len(job["bodies"])

@@ -91,10 +91,10 @@ class Gateway:
         self, folder: Path, settings: dict[str, Any], *, token_s: float | None, timeout_s: float = 60
     ) -> None:
         folder.mkdir()
-        config = folder / "weighbridge.yaml"
+        self.config = folder / "weighbridge.yaml"
         key_hash = hashlib.sha256(API_KEY.encode()).hexdigest()
         # JSON is YAML.
-        config.write_text(
+        self.config.write_text(
             json.dumps(
                 {
                     "state_dir": str(folder / "state"),
@@ -105,9 +105,9 @@ class Gateway:
             )
         )
         command = (
-            ["-m", "weighbridge.gateway.cli", "serve", "--config", str(config)]
+            ["-m", "weighbridge.gateway.cli", "serve", "--config", str(self.config)]
             if token_s is None
-            else ["-m", "tests.support.fake_gateway", str(config), str(token_s)]
+            else ["-m", "tests.support.fake_gateway", str(self.config), str(token_s)]
         )
         self._timeout_s = timeout_s
         self._log = folder / "log"
