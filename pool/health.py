@@ -45,10 +45,9 @@ async def watch_engine(
             if answered:
                 missed = 0
                 doubt(None)
-            elif moved:
-                missed = min(missed, 1)
             else:
-                missed += 1
+                # What moved since the probe before may have stopped in the middle of this one.
+                missed = 1 if moved else missed + 1
                 doubt(f"no answer to a probe within {settings.probe_timeout_s:g} s")
             if missed >= settings.probe_failures:
                 return f"its core did not answer {missed} probes of {settings.probe_timeout_s:g} s"

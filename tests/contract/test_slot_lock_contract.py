@@ -247,6 +247,19 @@ def test_the_tenant_with_the_fewest_slots_goes_first(make: MakeLock) -> None:
 
 
 @each_lock
+def test_among_equal_tenants_the_request_that_waited_longest_counts(make: MakeLock) -> None:
+    async def main() -> None:
+        line = Line(make(1, 9))
+        for name in ("c1", "a1", "b1", "a2"):
+            await line.add(name, ask(tenant=name[0]))
+        line.tasks["a1"].cancel()
+        await settled()
+        assert await line.free_one_by_one() == ["c1", "b1", "a2"]
+
+    run_virtual(main())
+
+
+@each_lock
 def test_a_tenant_that_asks_for_more_does_not_get_more(make: MakeLock) -> None:
     async def main() -> None:
         line = Line(make(4, 99))

@@ -295,6 +295,21 @@ def test_who_is_first_and_does_not_fit_keeps_the_others_waiting(make: MakeLock) 
 
 
 @each_lock
+def test_a_newcomer_whose_tenant_holds_less_goes_before_the_first(make: MakeLock) -> None:
+    async def main() -> None:
+        line = Line(make(9, 9, tokens=100))
+        await line.add("a1", ask(tenant="a", tokens=50))
+        await line.add("a2", ask(tenant="a", tokens=60))
+        await line.add("b1", ask(tenant="b", tokens=10, wait=False))
+        assert line.served == ["a1", "b1"]
+        with pytest.raises(NoFreeSlot):
+            await line.lock.acquire(ask(tenant="b", tokens=10, wait=False))
+        await line.free_one_by_one()
+
+    run_virtual(main())
+
+
+@each_lock
 def test_a_newcomer_that_is_served_may_make_another_one_the_first(make: MakeLock) -> None:
     async def main() -> None:
         line = Line(make(9, 9, tokens=100))

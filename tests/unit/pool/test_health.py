@@ -55,6 +55,21 @@ def test_a_core_that_hangs_is_found_within_ten_seconds_and_suspected_before() ->
     run_virtual(main())
 
 
+def test_a_core_stopped_in_the_middle_of_its_work_is_found_as_soon() -> None:
+    async def main() -> None:
+        engine = await started(Script(token_s=0.1))
+        watch = watching(engine, [])
+        asking = asyncio.create_task(stream(engine, chat(max_tokens=2000)))
+        await asyncio.sleep(10.05)
+        engine.script.hang = True
+        await watch
+        assert asyncio.get_running_loop().time() - 10.05 <= 8
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+
+    run_virtual(main())
+
+
 def test_requests_that_arrive_at_a_stopped_core_are_no_sign_of_life() -> None:
     async def main() -> None:
         engine = await started(Script(hang=True))
