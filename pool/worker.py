@@ -18,7 +18,8 @@ from weighbridge.config.errors import ApiError, ConfigError
 from weighbridge.config.settings import PoolSettings
 from weighbridge.pool.engine import Engine, EngineStartFailed
 from weighbridge.pool.health import watch_engine
-from weighbridge.pool.processes import ProcessId
+from weighbridge.pool.processes import ProcessId, kill
+from weighbridge.pool.threads import in_thread
 
 log = logging.getLogger("weighbridge.pool")
 
@@ -51,6 +52,10 @@ LEGAL: Final[Mapping[WorkerState, frozenset[WorkerState]]] = {
 SERVING: Final = frozenset({_S.READY, _S.SUSPECT})
 OVER: Final = frozenset({_S.FAILED, _S.CLOSED})
 """Nothing comes after these but the end."""
+
+
+_END_S: Final = 30.0
+"""Seconds a dead engine may take to close; its processes are killed after that."""
 
 
 class IllegalTransition(Exception):
@@ -145,7 +150,7 @@ class Worker:
             await self._build()
             while self._state not in OVER and self._closing is None:
                 if self._state in SERVING:
-                    self._die(await watch_engine(self.engine, self._settings, self._clock, self._suspect))
+                    self._die(await self._watch())
                 await self._replace()
         finally:
             self._tried.set()
@@ -156,6 +161,13 @@ class Worker:
             self._closing = asyncio.create_task(self._close(grace_s))
         # The engine's processes must be gone even when whoever waits for it is cancelled.
         await asyncio.shield(self._closing)
+
+    async def _watch(self) -> str:
+        """Why the engine has to be replaced, once it has to be. An engine that cannot be watched counts as lost."""
+        try:
+            return await watch_engine(self.engine, self._settings, self._clock, self._suspect)
+        except Exception as exc:
+            return f"it cannot be watched ({type(exc).__name__})"
 
     # ---- building ----
 
@@ -175,14 +187,9 @@ class Worker:
             await self.close(0.0)
             raise
         except Exception as exc:
-            if self._closing is not None:
-                return
-            self.reason = self._explain(exc)
-            wrong = isinstance(exc, ConfigError)
-            self.fault = exc if isinstance(exc, ConfigError) else EngineStartFailed(f"{self}: {self.reason}")
-            log.error("%s did not start: %s", self, self.reason)
-            self._become(WorkerState.FAILED if wrong else WorkerState.DEAD)
-            await self.engine.close(0.0)
+            if self._closing is None:
+                self._failed(exc)
+                await self._end_engine()
             return
         finally:
             self._tried.set()
@@ -194,7 +201,7 @@ class Worker:
         """Take the dead engine away and build another one, after a pause; FAILED when that happened too often."""
         if self._state is not WorkerState.DEAD:
             return
-        await self.engine.close(0.0)
+        await self._end_engine()
         pause_s = self._pause_s()
         if pause_s is None:
             log.error(
@@ -209,9 +216,35 @@ class Worker:
             return
         log.warning("%s: building a new engine in %.0f s", self, pause_s)
         await asyncio.sleep(pause_s)
-        self.engine = self._make_engine()
         self.restarts += 1
+        try:
+            self.engine = self._make_engine()
+        except Exception as exc:
+            self._failed(exc)
+            return
         await self._build()
+
+    def _failed(self, exc: Exception) -> None:
+        """A build did not come up: another try may help, but not where the settings are wrong."""
+        self.reason = self._explain(exc)
+        wrong = isinstance(exc, ConfigError)
+        self.fault = exc if isinstance(exc, ConfigError) else EngineStartFailed(f"{self}: {self.reason}")
+        log.error("%s did not start: %s", self, self.reason)
+        if wrong:
+            self._become(WorkerState.FAILED)
+        elif self._state is not WorkerState.DEAD:
+            self._become(WorkerState.DEAD)
+
+    async def _end_engine(self) -> None:
+        """Take an engine away that has failed, whatever state it is in; its processes end in any case."""
+        processes = self.processes
+        try:
+            async with asyncio.timeout(_END_S):
+                await self.engine.close(0.0)
+        except Exception as exc:
+            log.error("%s: its old engine did not close (%s)", self, type(exc).__name__)
+        if processes and (leftover := await in_thread(lambda: kill(processes), f"end {self}")):
+            log.warning("%s: %d engine processes had to be killed", self, len(leftover))
 
     def _pause_s(self) -> float | None:
         """Seconds before the next restart, doubled with each one in the window; None when there were too many."""

@@ -64,6 +64,11 @@ class Delivery:
         if self._stream:
             self._timer = asyncio.get_running_loop().call_later(self._keep_alive_s, self._tick)
 
+    async def settle(self) -> None:
+        """No more comments, and none on its way: `opened` stays as it is from now on."""
+        self.stop()
+        await self._quiet()
+
     def stop(self) -> None:
         """No more comments."""
         if self._timer is not None:
@@ -93,8 +98,7 @@ class Delivery:
 
     async def end(self) -> None:
         """Finish a stream that is whole."""
-        self.stop()
-        await self._quiet()
+        await self.settle()
         await self._sink.write(self._last_words() + answer.DONE)
         await self._sink.end()
 
@@ -109,11 +113,10 @@ class Delivery:
     async def broken(self, error: ApiError, request_id: str) -> None:
         """Tell the caller that a stream ends with an error. A document cannot say so: the gateway cuts what is not
         ended."""
-        self.stop()
         if not self._stream:
             return
         try:
-            await self._quiet()
+            await self.settle()
             await self._sink.write(self._last_words() + answer.frame(answer.error_body(error)))
             await self._sink.end()
         except ClientGone:

@@ -161,6 +161,7 @@ class Lifecycle:
     async def _tell(self, error: ApiError) -> None:
         """Record the failure, then tell the caller: as an event where the headers are out, else by raising it."""
         account = self.account
+        await self._delivery.settle()
         account.error_code = error.code or ""
         if self.phase is Phase.COMMITTED:
             account.outcome = "truncated"

@@ -65,7 +65,7 @@ async def vllm(config: Path | None) -> AsyncIterator[Ask]:
     chat = loaded.chat
 
     async def ask(body: dict[str, Any], tokens: bool) -> int:
-        answer = await chat.create(chat.request({**body, "request_id": f"bare-{next(_serial)}"}))
+        answer = await chat.create(await chat.request({**body, "request_id": f"bare-{next(_serial)}"}))
         if hasattr(answer, "error"):
             raise RuntimeError("vLLM refused the request")
         if not body.get("stream"):

@@ -87,6 +87,27 @@ async def test_a_refusal_after_the_first_comment_is_an_error_event(tmp_path: Pat
         await holding
 
 
+async def test_a_refusal_and_the_first_comment_at_one_moment_are_one_answer(tmp_path: Path) -> None:
+    """Whichever comes first: a status and a document, or a head and an error event; never half of each."""
+    engine = blocked()
+    async with running_gateway(
+        tmp_path,
+        engines={"local-8b": engine},
+        tiers=ONE_SLOT,
+        server=SERVER,
+        policy=policy_file(tmp_path, queue_lock_timeout_ms=round(EVERY_S * 1000)),
+    ) as gateway:
+        holding = await hold_the_slot(gateway, engine)
+        for _ in range(40):
+            answer = await gateway.chat(model="local-8b", stream=True)
+            if answer.status_code == 200:
+                assert events(answer.text)[-1]["error"]["code"] == "queue_lock_timeout"
+            else:
+                assert answer.status_code == 429 and answer.json()["error"]["code"] == "queue_lock_timeout"
+        unblock(engine)
+        await holding
+
+
 async def test_a_comment_does_not_keep_it_from_overflowing(tmp_path: Path) -> None:
     engine = blocked()
     async with (

@@ -218,6 +218,81 @@ def test_a_build_that_takes_too_long_fails() -> None:
     run_virtual(main())
 
 
+@pytest.mark.parametrize("method", ["load", "died", "probe"])
+def test_an_engine_that_cannot_be_watched_is_replaced(method: str) -> None:
+    def broken(engine: FakeEngine) -> None:
+        def fail(*_: object) -> None:
+            raise KeyError("planted-text")
+
+        setattr(engine, method, fail)
+
+    bench = Bench([Script()])
+
+    async def main() -> None:
+        bench.before_start = broken
+        worker = bench.worker()
+        bench.before_start = lambda _: None
+        life = await up(worker)
+        await asyncio.sleep(5)
+        assert len(bench.engines) == 2 and bench.engines[0].closed and worker.serving
+        await end(worker, life)
+
+    run_virtual(main())
+    assert "dead" in bench.seen
+
+
+@pytest.mark.parametrize("how", ["raises", "hangs"])
+def test_an_engine_that_does_not_close_is_replaced_all_the_same(
+    how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def close(grace_s: float) -> None:
+        if how == "raises":
+            raise OSError("planted-text")
+        await asyncio.sleep(10**6)
+
+    bench = Bench([Script()])
+
+    async def main() -> None:
+        worker = bench.worker()
+        life = await up(worker)
+        real = bench.engines[0].close
+        bench.engines[0].close = close  # type: ignore[method-assign]
+        bench.engines[0].kill()
+        await asyncio.sleep(40)
+        assert worker.serving and worker.restarts == 1
+        await end(worker, life)
+        await real(0)
+
+    run_virtual(main())
+    assert "its old engine did not close" in caplog.text and "planted" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("error", "state"), [(ConfigError("the folder is gone"), "failed"), (RuntimeError("x"), "ready")]
+)
+def test_an_engine_that_cannot_even_be_made_again(error: Exception, state: str) -> None:
+    bench = Bench([Script()])
+    made = bench.make
+    faults = [error]
+
+    def make() -> FakeEngine:
+        if bench.engines and faults:
+            raise faults.pop()
+        return made()
+
+    bench.make = make  # type: ignore[method-assign]
+
+    async def main() -> None:
+        worker = bench.worker()
+        life = await up(worker)
+        bench.engines[0].kill()
+        await asyncio.sleep(20)
+        assert str(worker.state) == state
+        await end(worker, life)
+
+    run_virtual(main())
+
+
 def test_an_engine_that_dies_while_it_warms_up_was_never_ready() -> None:
     def dies(engine: FakeEngine) -> None:
         async def die() -> None:
