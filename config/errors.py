@@ -47,6 +47,15 @@ class InvalidRequest(ApiError):
         super().__init__(400, message, type="invalid_request_error", code=code, param=param)
 
 
+class ShuttingDown(ApiError):
+    """503: the gateway is told to stop; nothing new is begun and what is left is cut."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            503, "The gateway is shutting down.", type="server_error", code="shutting_down", retry_after_s=5
+        )
+
+
 class ContextLengthExceeded(InvalidRequest):
     """400: the prompt does not fit the window of any road that is allowed."""
 

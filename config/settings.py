@@ -114,6 +114,12 @@ class Settings(BaseSettings):
                 f"{self.server.host} can be reached from other machines, but auth.keys holds no API key: add one, "
                 "or listen on 127.0.0.1",
             )
+        if self.pool.progress_timeout_s <= self.server.slow_reader_timeout_s:
+            # A caller who does not read holds its tokens up, which must not look like an engine that makes none.
+            raise wrong(
+                "pool.progress_timeout_s",
+                f"must be above server.slow_reader_timeout_s ({self.server.slow_reader_timeout_s:g})",
+            )
         return self
 
     def _check_adapters(self) -> None:

@@ -10,10 +10,10 @@ from typing import Any, Protocol
 from starlette.types import Receive, Scope, Send
 
 from weighbridge.config.clock import Clock
-from weighbridge.config.errors import ApiError, InvalidRequest
+from weighbridge.config.errors import ApiError, InvalidRequest, ShuttingDown
 from weighbridge.gateway.auth import Authenticator, HeaderMap, header_map
 from weighbridge.gateway.body import declared_length, decode_object, read_body
-from weighbridge.gateway.errors import error_answer, internal_error, log_unexpected, shutting_down
+from weighbridge.gateway.errors import error_answer, internal_error, log_unexpected
 from weighbridge.gateway.sink import AsgiSink, Counter
 from weighbridge.gateway.underway import Underway
 from weighbridge.gateway.wishes import read_wishes
@@ -99,7 +99,7 @@ class ChatRoute:
         self, request_id: str, scope: Scope, headers: HeaderMap, receive: Receive, sink: AsgiSink
     ) -> None:
         if self._underway.draining:
-            raise shutting_down()
+            raise ShuttingDown()
         caller = self._auth.api(headers, scope.get("client"))
         wishes = read_wishes(headers)
         raw = await read_body(receive, headers, self._max_body_bytes)
@@ -147,7 +147,7 @@ class ChatRoute:
         """The dispatch ended without ending the answer: never let that pass for a whole answer."""
         if sink.gone or not self._underway.cut:
             raise ClientGone
-        error = shutting_down()
+        error = ShuttingDown()
         if not sink.started:
             raise error
         if request.stream:

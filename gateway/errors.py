@@ -20,12 +20,6 @@ def internal_error() -> ApiError:
     return ApiError(500, "Something went wrong in the gateway.", type="server_error", code="internal_error")
 
 
-def shutting_down() -> ApiError:
-    return ApiError(
-        503, "The gateway is shutting down.", type="server_error", code="shutting_down", retry_after_s=5
-    )
-
-
 def unknown_path() -> ApiError:
     return ApiError(
         404,

@@ -40,6 +40,7 @@ class AsgiSink:
         self._slow_readers = slow_readers
         self.started = False
         self.ended = False
+        self._gone_code = "disconnected"
         self.gone = False
         """The caller disconnected or was given up on; nothing is written any more."""
         self.cut_off = False
@@ -71,13 +72,14 @@ class AsgiSink:
 
     async def _send(self, message: Message) -> None:
         if self.gone:
-            raise ClientGone
+            raise ClientGone(self._gone_code)
         try:
             await within(self._asgi_send(message), self._timeout_s)
         except TimeoutError:
             self.gone = True
+            self._gone_code = "slow_reader"
             self._slow_readers.inc()
-            raise ClientGone("slow_reader") from None
+            raise ClientGone(self._gone_code) from None
         except OSError:
             self.gone = True
             raise ClientGone from None

@@ -30,6 +30,8 @@ class Trail:
     """Tokens of the prompt alone."""
     created: int = 0
     """The `created` of the answer's events, seconds since 1970."""
+    dropped: int = 0
+    """Tokens that engines have taken off its end again, to make them anew."""
     lost: bool = False
     """Set by an engine when the answer cannot be continued from token ids: a tool call has begun, say."""
 

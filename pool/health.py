@@ -28,11 +28,12 @@ async def watch_engine(
     death = asyncio.ensure_future(engine.died())
     progress = _Progress(engine, clock)
     missed = 0
+    pause_s = settings.probe_interval_s
     try:
         while True:
-            # A suspect is asked again at once.
-            if await _within(death, 0.0 if missed else settings.probe_interval_s):
+            if await _within(death, pause_s):
                 return "the engine died"
+            asked = clock.monotonic()
             probe = asyncio.ensure_future(engine.probe(settings.probe_timeout_s))
             try:
                 await asyncio.wait((probe, death), return_when=asyncio.FIRST_COMPLETED)
@@ -43,9 +44,11 @@ async def watch_engine(
                 probe.cancel()
             moved = progress.look()
             if answered:
-                missed = 0
+                missed, pause_s = 0, settings.probe_interval_s
                 doubt(None)
             else:
+                # A suspect is asked again at once; one that says no at once still gets its time to come round.
+                pause_s = max(0.0, asked + settings.probe_timeout_s - clock.monotonic())
                 # What moved since the probe before may have stopped in the middle of this one.
                 missed = 1 if moved else missed + 1
                 doubt(f"no answer to a probe within {settings.probe_timeout_s:g} s")

@@ -92,6 +92,8 @@ class HttpEngine:
         self._ready = False
         self._closed = asyncio.Event()
         self._died = asyncio.Event()
+        self._deaf = False
+        """Nobody listens there any more; what was begun may still be finished."""
         self._calls: dict[str, Exchange] = {}
         self._silent = 0
         self._made = 0
@@ -203,6 +205,8 @@ class HttpEngine:
         except ExchangeLost as lost:
             self._note(lost.kind)
             return False
+        if healthy:
+            self._deaf = False
         if healthy and self._silent:
             self._made += 1
         return healthy and self.alive
@@ -239,6 +243,7 @@ class HttpEngine:
         finally:
             del self._calls[call.request_id]
             exchange.close()
+            self._look_for_death()
 
     async def _send(self, exchange: Exchange, call: EngineCall, tally: Tally, *, stream: bool) -> None:
         """Send the request; returns once an answer with status 200 has begun."""
@@ -291,12 +296,19 @@ class HttpEngine:
         return self._session
 
     def _up(self) -> Session:
-        if not self._ready or not self.alive:
+        if not self._ready or self._deaf or not self.alive:
             raise EngineUnavailable
         return self._require_session()
 
     def _note(self, kind: LostKind) -> None:
-        """A call was lost. Where nobody listens any more the engine is dead; its successor waits for the server."""
+        """A call was lost. Where nobody listens any more nothing new is begun."""
         self._trouble.lost(kind)
-        if kind == "refused" and self._ready and not self._closed.is_set():
+        if kind == "refused" and self._ready:
+            self._deaf = True
+            self._look_for_death()
+
+    def _look_for_death(self) -> None:
+        """A server that stops in good order closes its door first and then finishes what it has begun: the engine is
+        dead when nothing is left of that. Its successor waits for the server."""
+        if self._deaf and not self._calls and not self._closed.is_set():
             self._died.set()

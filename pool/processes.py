@@ -65,6 +65,11 @@ def with_descendants(pids: Iterable[int]) -> list[ProcessId]:
     return found
 
 
+def still_alive(processes: Iterable[ProcessId]) -> list[ProcessId]:
+    """Those that run all the same."""
+    return [process for process in processes if alive(process)]
+
+
 def kill(processes: Iterable[ProcessId], wait_s: float = 2.0) -> list[ProcessId]:
     """Kill those that still run and wait up to `wait_s` seconds for them to be gone. Blocks.
 

@@ -73,4 +73,5 @@ def _drop_unseen(trail: Trail, detokenizer: Any) -> None:
         detokenizer.update([token], False)
         if len(detokenizer.output_text) <= trail.text_chars:
             seen = count
+    trail.dropped += len(trail.token_ids) - seen
     del trail.token_ids[seen:]

@@ -36,6 +36,7 @@ class Ask:
         affinity: requests with the same bytes share the beginning of their prompts and do well on one worker;
             empty where nothing is known.
         wait: False takes a slot that is free now or none.
+        shunned: places that have failed this request; none of them is granted.
     """
 
     deadline: Deadline
@@ -44,6 +45,7 @@ class Ask:
     tokens: int = 0
     affinity: bytes = b""
     wait: bool = True
+    shunned: frozenset[str] = frozenset()
 
 
 class QueueLockTimeout(ApiError):

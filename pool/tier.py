@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -123,6 +123,10 @@ class Tier:
         """Whether a worker is up or may come up again, so that waiting for one makes sense."""
         return any(worker.state not in (WorkerState.FAILED, WorkerState.CLOSED) for worker in self.workers)
 
+    def serves_besides(self, failed: Collection[str]) -> bool:
+        """Whether a worker serves that is none of `failed`."""
+        return any(worker.serving and worker.name not in failed for worker in self.workers)
+
     async def lease(self, ask: Ask, task: str, body: dict[str, Any], body_bytes: int) -> SlotLease:
         """Wait for a slot in turn. The caller releases it.
 
@@ -175,15 +179,17 @@ class Tier:
 
     def status(self) -> dict[str, Any]:
         """Numbers and names for `/health/ready` and the admin API."""
-        state = self.state
-        nearest = next(worker for worker in self.workers if worker.state is state)
+        # Each state is read once: an engine may die between two looks.
+        states = [worker.state for worker in self.workers]
+        state = min(states, key=_NEAREST.index)
+        nearest = self.workers[states.index(state)]
         workers = [self._worker_status(worker) for worker in self.workers]
         return {
             "road": self.road,
             "model": self.model,
             "embedded": self.embedded,
             "ready": state in SERVING,
-            "whole": all(worker.serving for worker in self.workers),
+            "whole": all(one in SERVING for one in states),
             "state": str(state),
             "reason": nearest.reason,
             "state_age_s": round(self._clock.monotonic() - nearest.since, 3),

@@ -19,7 +19,7 @@ from weighbridge.pool.continuation import Handover, usable_trail
 from weighbridge.pool.engine import EngineCall, EngineLoad, EngineStartFailed, EngineUnavailable, Trail
 from weighbridge.pool.engine_body import prepare
 from weighbridge.pool.metering import Tally, Track
-from weighbridge.pool.processes import ProcessId, kill
+from weighbridge.pool.processes import ProcessId, kill, still_alive
 from weighbridge.pool.threads import in_thread
 from weighbridge.pool.vllm_errors import translate, translate_response
 
@@ -240,6 +240,13 @@ class VllmEngine:
         leftover = await in_thread(lambda: kill(processes), f"close-{self.road}")
         if leftover:
             log.warning("%s: %d engine processes had to be killed", self.road, len(leftover))
+        if stuck := still_alive(processes):
+            log.error(
+                "%s: %d engine processes do not end, and may hold a GPU: %s",
+                self.road,
+                len(stuck),
+                ", ".join(str(process.pid) for process in stuck),
+            )
 
     async def _give_up(self, loading: asyncio.Future[vllm_loading.Loaded]) -> vllm_loading.Loaded | None:
         """End a load under way. Returns the engine when it came up all the same."""
@@ -288,7 +295,9 @@ class VllmEngine:
     @asynccontextmanager
     async def _tracked(self, call: EngineCall, trail: Trail | None = None) -> AsyncIterator[Track]:
         """Count for `call`, and free the engine on every way out."""
-        assert self._loaded is not None
+        if self._loaded is None:
+            # Closed while the body was being prepared.
+            raise EngineUnavailable
         engine = self._loaded.engine
         name = _name(call.request_id)
         if name in engine.tracks:

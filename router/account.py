@@ -12,6 +12,7 @@ from weighbridge.config.roads import Road
 from weighbridge.config.usage import TokenMeter
 from weighbridge.observability.ledger import Ledger, LedgerUnavailable
 from weighbridge.observability.records import Attempt, Completion, Intent, Outcome, Progress
+from weighbridge.pool.engine import Trail
 from weighbridge.router import answer
 from weighbridge.router.admitted import Admitted, Header
 from weighbridge.router.roads import Weighed
@@ -33,8 +34,8 @@ class Account:
         self.attempts = 0
         self.meter = TokenMeter()
         """Tokens of the present attempt."""
-        self.carried: TokenMeter | None = None
-        """Tokens of the answer that earlier workers made, once a stream is continued."""
+        self._carried: TokenMeter | None = None
+        self._trail: Trail | None = None
         self.queue_ms = 0.0
         self.ttft_ms: float | None = None
         self.total_ms = 0.0
@@ -53,12 +54,12 @@ class Account:
     @property
     def usage(self) -> TokenMeter:
         """Tokens of the answer as its caller sees it, whichever workers made it; a token once."""
-        carried, meter = self.carried, self.meter
-        if carried is None:
+        carried, meter = self._carried, self.meter
+        if carried is None or self._trail is None:
             return meter
         return TokenMeter(
             carried.prompt,
-            carried.completion + meter.completion,
+            carried.completion - self._trail.dropped + meter.completion,
             carried.cached,
             carried.exact and meter.exact,
         )
@@ -67,6 +68,17 @@ class Account:
     def unreported(self) -> int:
         """Tokens made since the last progress row."""
         return self.meter.completion - self._reported
+
+    def carry(self, trail: Trail) -> None:
+        """Another worker goes on where `trail` ends: what it holds is part of the answer, the next attempt adds to it.
+
+        What the lost worker had made and not handed over is made again, and so is what is taken off the trail's end.
+        """
+        before = self._carried or self.meter
+        made = len(trail.token_ids) + trail.dropped
+        self._trail = trail
+        self._carried = TokenMeter(trail.prompt_tokens, made, before.cached, before.exact)
+        self.meter = TokenMeter()
 
     # ---- rows ----
 

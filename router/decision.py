@@ -81,6 +81,9 @@ def decide(model: str, weight: Assessment, policy: Policy, facts: Facts) -> Deci
         may_move = policy.explicit_local == "overflow" and road in LOCAL_ROADS
         alternates = (COMMERCIAL,) if may_move and may_leave else ()
         overflow = _overflow(road, policy.overflow_order, facts.local_roads, may_leave) if may_move else ()
+        if model in facts.adapters:
+            # No other tier has it.
+            overflow = tuple(other for other in overflow if other == COMMERCIAL)
         reasons = (f"explicit model {model}" if model == road else f"explicit adapter {model} on {road}",)
         clamped = weight.score
         egress_reason = "explicit"
@@ -94,7 +97,7 @@ def decide(model: str, weight: Assessment, policy: Policy, facts: Facts) -> Deci
         clamped_score=clamped,
         task=weight.task,
         language=weight.language,
-        reasons=reasons,
+        reasons=(*_wishes(facts), *reasons),
         may_leave=may_leave,
         egress_reason=egress_reason,
         queue_lock_timeout_ms=wait_ms if facts.max_queue_ms is None else min(wait_ms, facts.max_queue_ms),
@@ -132,6 +135,12 @@ def _alternates(road: Road, local: tuple[Road, ...], may_leave: bool) -> tuple[R
     outward: tuple[Road, ...] = (COMMERCIAL,) if may_leave and road != COMMERCIAL else ()
     others = tuple(tier for tier in reversed(local) if tier != road)
     return (*outward, *others) if road == LOCAL_70B else (*others, *outward)
+
+
+def _wishes(facts: Facts) -> tuple[str, ...]:
+    """What the caller's headers had to do with it, for the record."""
+    wait = () if facts.max_queue_ms is None else (f"caller waits {facts.max_queue_ms} ms at most",)
+    return (*wait, "caller says batch") if facts.batch else wait
 
 
 def _overflow(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,9 @@ from weighbridge.router.admitted import ClientGone, Header, Sink
 log = logging.getLogger("weighbridge.router")
 
 KEEP_ALIVE = b": keep-alive\n\n"
+
+_EARLY_S = 0.001
+"""Seconds by which a timer may fire before its time, as clocks are read."""
 
 
 class Delivery:
@@ -47,9 +51,12 @@ class Delivery:
         self._summary = summary
         self._keep_alive_s = keep_alive_s
         self._timer: asyncio.TimerHandle | None = None
+        self._now: Callable[[], float] = time.monotonic
         self._comment: asyncio.Task[None] | None = None
-        self._writes = 0
-        self._writes_then = 0
+        self._busy = False
+        """Something is being sent; it may wait for a caller who does not read."""
+        self._sent_at = 0.0
+        """When the last byte was sent, in seconds of the event loop."""
         self.opened = False
         """The headers are out, with status 200."""
         self.early = False
@@ -62,7 +69,10 @@ class Delivery:
     def start_waiting(self) -> None:
         """From now on a stream gets a comment whenever it is silent for too long; `stop` ends that."""
         if self._stream:
-            self._timer = asyncio.get_running_loop().call_later(self._keep_alive_s, self._tick)
+            loop = asyncio.get_running_loop()
+            self._sent_at = loop.time()
+            self._timer = loop.call_later(self._keep_alive_s, self._tick)
+            self._now = loop.time
 
     async def settle(self) -> None:
         """No more comments, and none on its way: `opened` stays as it is from now on."""
@@ -80,21 +90,25 @@ class Delivery:
         await self._quiet()
         if not self.opened and not self.discard:
             self.opened = True
+            self._busy = True
             await self._sink.start(200, [*answer.content_headers(True), *self._headers(True)])
+            self._busy = False
 
     async def write(self, data: bytes) -> None:
         """Send a piece of a stream."""
         if self._comment is not None:
             await self._quiet()
-        self._writes += 1
         if self.discard:
             return
+        self._busy = True
         try:
             await self._sink.write(data)
         except ClientGone as exc:
             if not self.reads_on or exc.code != "disconnected":
                 raise
             self.discard = True
+        self._busy = False
+        self._sent_at = self._now()
 
     async def end(self) -> None:
         """Finish a stream that is whole."""
@@ -126,10 +140,12 @@ class Delivery:
         return b": weighbridge " + msgspec.json.encode(self._summary()) + b"\n\n" if self.early else b""
 
     def _tick(self) -> None:
-        silent = self._writes == self._writes_then
-        self._writes_then = self._writes
-        self._timer = asyncio.get_running_loop().call_later(self._keep_alive_s, self._tick)
-        if silent and not self.discard and (self._comment is None or self._comment.done()):
+        silent_s = self._now() - self._sent_at
+        late = silent_s >= self._keep_alive_s - _EARLY_S
+        wait_s = self._keep_alive_s if late else self._keep_alive_s - silent_s
+        self._timer = asyncio.get_running_loop().call_later(wait_s, self._tick)
+        # A piece that is on its way waits for its reader: two at once would run into each other.
+        if late and not self._busy and not self.discard and (self._comment is None or self._comment.done()):
             self._comment = asyncio.ensure_future(self._send_comment())
 
     async def _send_comment(self) -> None:
@@ -138,6 +154,7 @@ class Delivery:
                 self.opened = self.early = True
                 await self._sink.start(200, [*answer.content_headers(True), *self._headers(False)])
             await self._sink.write(KEEP_ALIVE)
+            self._sent_at = self._now()
         except ClientGone:
             # The request itself learns it from the connection's watch, or from its own next write.
             self.stop()

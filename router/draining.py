@@ -21,7 +21,7 @@ async def drained(
     Whatever comes of it, the caller's leaving is then raised again. A second cancellation ends the reading at once.
 
     Args:
-        ends_now: whether a cancellation is our own doing, after which nothing is read on.
+        ends_now: whether nothing is to be read on: the cancellation is our own doing, or nothing has left yet.
     """
     if drain_s <= 0:
         await crossing
@@ -44,5 +44,7 @@ async def drained(
             task.cancel()
             await asyncio.wait((task,))
         raise
+    finally:
+        delivery.reads_on = False
     if delivery.discard:
         raise ClientGone

@@ -13,14 +13,12 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from enum import Enum
 
 from weighbridge.config.clock import Clock
 from weighbridge.config.deadline import Deadline
-from weighbridge.config.errors import ApiError, ContextLengthExceeded
+from weighbridge.config.errors import ApiError, ContextLengthExceeded, ShuttingDown
 from weighbridge.config.roads import COMMERCIAL, Road
-from weighbridge.config.usage import TokenMeter
-from weighbridge.pool.engine import Engine, EngineCall, Trail
+from weighbridge.pool.engine import Engine, EngineCall, EngineOverloaded, Trail
 from weighbridge.pool.lease import SlotLease
 from weighbridge.pool.slot_lock import Ask, Priority, QueueLockTimeout
 from weighbridge.pool.tier import Tier
@@ -42,6 +40,7 @@ from weighbridge.router.failover import (
     next_road,
     setback_of,
 )
+from weighbridge.router.phases import LEGAL, Phase
 from weighbridge.router.roads import Passage, Roads, closing
 
 log = logging.getLogger("weighbridge.router")
@@ -54,26 +53,6 @@ MAX_WORKERS_LOST = 3
 
 MAX_HELD_BYTES = 1 << 20
 """What a stream may send before its first content; a backend that sends more without content is not answering."""
-
-
-class Phase(Enum):
-    RECEIVED = "received"
-    SCORED = "scored"
-    QUEUED = "queued"
-    GRANTED = "granted"
-    COMMITTED = "committed"
-    DONE = "done"
-
-
-LEGAL: dict[Phase, frozenset[Phase]] = {
-    Phase.RECEIVED: frozenset({Phase.SCORED, Phase.DONE}),
-    Phase.SCORED: frozenset({Phase.QUEUED, Phase.DONE}),
-    # A road that was not granted, or failed before the commit point, leads back to the queue of the next one.
-    Phase.QUEUED: frozenset({Phase.QUEUED, Phase.GRANTED, Phase.DONE}),
-    Phase.GRANTED: frozenset({Phase.QUEUED, Phase.COMMITTED, Phase.DONE}),
-    Phase.COMMITTED: frozenset({Phase.DONE}),
-    Phase.DONE: frozenset(),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +99,16 @@ class Lifecycle:
         )
         self._lease: SlotLease | None = None
         self._engine: Engine | None = None
-        """The engine that was asked last."""
+        """The engine that was asked last, and the name of its worker."""
+        self._worker = ""
         self._whole = b""
         self._prompt_tokens = 0
         """At least so many, once a tier found the prompt too long; 0 while nobody had to count."""
         self._passage: Passage | None = None
         self._trail: Trail | None = None
         """What was streamed so far, where another worker could go on with it."""
-        self._workers_lost = 0
+        self._failed_workers: list[str] = []
+        """Workers of the present tier that could not serve this request."""
 
     # ---- the walk ----
 
@@ -149,6 +130,9 @@ class Lifecycle:
             elif self._cut_by_us():
                 account.outcome = "truncated" if self.phase is Phase.COMMITTED else "error"
                 account.error_code = "shutdown"
+                self._release()
+                if self._delivery.opened:
+                    await self._delivery.broken(ShuttingDown(), self.request.request_id)
             raise
         except Exception as exc:
             await self._tell(self._as_answer(exc))
@@ -161,12 +145,12 @@ class Lifecycle:
     async def _tell(self, error: ApiError) -> None:
         """Record the failure, then tell the caller: as an event where the headers are out, else by raising it."""
         account = self.account
-        await self._delivery.settle()
         account.error_code = error.code or ""
         if self.phase is Phase.COMMITTED:
             account.outcome = "truncated"
         else:
             account.outcome = "refused" if error.status < 500 else "error"
+        await self._delivery.settle()
         if self._delivery.opened:
             account.status = 200
             await account.durable(self._complete())
@@ -203,26 +187,24 @@ class Lifecycle:
             if onward is None:
                 raise final_error(setbacks)
             road, reason, wait = onward, egress_reason(setback), setback.opens is not Opens.OVERFLOW
+            self._failed_workers.clear()
 
     def _stays_in_tier(self, road: Road, setback: Setback) -> bool:
         """Whether another worker of the same tier takes over: the whole request, or a stream where it broke off."""
-        if setback.cause != "engine_unavailable" or road == COMMERCIAL:
+        if setback.cause != "engine_unavailable" or road == COMMERCIAL or self._engine is None:
             return False
-        self._workers_lost += 1
-        if self._workers_lost >= MAX_WORKERS_LOST:
-            return False
-        tier = self._roads.tier(road)
+        tier, trail = self._roads.tier(road), self._trail
+        self._failed_workers.append(self._worker)
         if self.phase is not Phase.COMMITTED:
-            # A worker that lives and will not serve this request would only say so again.
-            return self._engine is not None and not self._engine.alive and tier.ready
-        trail, account = self._trail, self.account
-        if trail is None or trail.lost:
+            return len(self._failed_workers) < MAX_WORKERS_LOST and tier.serves_besides(self._failed_workers)
+        if trail is None or trail.lost or len(self._failed_workers) >= MAX_WORKERS_LOST:
             self._roads.continued(road, "lost")
             return False
-        before = account.carried or account.meter
-        # What the worker had made and not handed over yet is made again, so it is not part of the answer.
-        account.carried = TokenMeter(trail.prompt_tokens, len(trail.token_ids), before.cached, before.exact)
-        return tier.recovering
+        if not tier.recovering:
+            self._roads.continued(road, "no_worker")
+            return False
+        self.account.carry(trail)
+        return True
 
     async def _attempt(self, road: Road, decision: Decision, reason: str, wait: bool) -> Setback | None:
         """Try one road. None: it served. A setback: another road may serve, or another worker go on."""
@@ -262,30 +244,36 @@ class Lifecycle:
             except ContextLengthExceeded as exc:
                 self._prompt_tokens = exc.prompt_tokens or tier.max_model_len
                 raise
-        lease = self._lease = await self._take_slot(tier, decision, wait, going_on)
-        self._engine = lease.engine
+        lease = self._lease = await self._take_slot(road, decision, wait, going_on)
+        self._engine, self._worker = lease.engine, lease.worker
         if not going_on:
             self._enter(Phase.GRANTED)
             self._trail = Trail() if request.stream else None
         call = EngineCall(request.request_id, request.body, account.meter, decision.adapter, self._trail)
-        if request.stream:
-            async with closing(lease.engine.stream(call)) as events:
-                await self._pump(events)
-        else:
-            self._whole = await lease.engine.complete(call)
+        try:
+            if request.stream:
+                async with closing(lease.engine.stream(call)) as events:
+                    await self._pump(events)
+            else:
+                self._whole = await lease.engine.complete(call)
+        except EngineOverloaded:
+            if going_on:
+                self._roads.continued(road, "no_worker")
+                raise WorkerLost from None
+            raise
         if going_on:
             self._roads.continued(road, "ok")
         tier.learn(decision.task, request.body, request.body_bytes, account.usage)
 
-    async def _take_slot(self, tier: Tier, decision: Decision, wait: bool, going_on: bool) -> SlotLease:
-        request = self.request
+    async def _take_slot(self, road: Road, decision: Decision, wait: bool, going_on: bool) -> SlotLease:
+        request, tier = self.request, self._roads.tier(road)
         asked = self._clock.monotonic()
         try:
             ask = self._ask(tier, decision, wait, going_on)
             return await tier.lease(ask, decision.task, request.body, request.body_bytes)
         except (QueueLockTimeout, TierNotReady):
             if going_on:
-                self._roads.continued(decision.road, "no_worker")
+                self._roads.continued(road, "no_worker")
                 raise WorkerLost from None
             raise
         finally:
@@ -306,6 +294,7 @@ class Lifecycle:
             tenant,
             affinity=affinity,
             wait=may_wait,
+            shunned=frozenset(self._failed_workers),
         )
 
     async def _serve_commercial(self, decision: Decision, reason: str) -> None:
@@ -320,7 +309,7 @@ class Lifecycle:
         self._enter(Phase.GRANTED)
         passage = self._roads.passage(masked, self.account.attempts, reason, decision.policy_version)
         self._passage = passage
-        await drained(self._cross(passage), decision.drain_s, self._delivery, self._ends_now)
+        await drained(self._cross(passage), decision.drain_s, self._delivery, self._nothing_to_drain)
 
     async def _cross(self, passage: Passage) -> None:
         meter = self.account.meter
@@ -331,9 +320,10 @@ class Lifecycle:
         else:
             self._whole = await passage.complete(self._deadline, meter)
 
-    def _ends_now(self) -> bool:
-        """Whether the request is ended by us and not by its caller."""
-        return self._deadline.expired() or self._cut_by_us()
+    def _nothing_to_drain(self) -> bool:
+        """Whether the request is ended by us and not by its caller, or nothing of it has left yet."""
+        left = self._passage is not None and bool(self._passage.egress_id)
+        return self._deadline.expired() or self._cut_by_us() or not left
 
     # ---- the answer ----
 

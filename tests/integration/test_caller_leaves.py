@@ -85,6 +85,32 @@ async def test_drain_is_bounded(tmp_path: Path) -> None:
         assert (await the_row(gateway))["outcome"] == "client_aborted"
 
 
+async def test_nothing_leaves_for_a_caller_who_has_left_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = policy_file(tmp_path, on_disconnect={"commercial": "drain", "drain_s": 5})
+    async with (
+        recording() as recorder,
+        running_gateway(tmp_path, upstream=recorder.base_url, policy=policy) as gateway,
+    ):
+        held, reached = asyncio.Event(), asyncio.Event()
+        really = gateway.parts.ledger.record_egress
+
+        async def slow_disk(row: Any) -> None:
+            reached.set()
+            await held.wait()
+            await really(row)
+
+        monkeypatch.setattr(gateway.parts.ledger, "record_egress", slow_disk)
+        asking = asyncio.create_task(gateway.chat(model="commercial", stream=True))
+        await reached.wait()
+        asking.cancel()
+        assert (await the_row(gateway))["outcome"] == "client_aborted"
+        held.set()
+        await asyncio.sleep(0.2)
+        assert recorder.requests == []
+
+
 async def test_an_answer_that_is_read_whole_is_not_touched_by_draining(tmp_path: Path) -> None:
     policy = policy_file(tmp_path, on_disconnect={"commercial": "drain", "drain_s": 5})
     async with (

@@ -12,6 +12,7 @@ from tests.support.fake_engine import FakeEngine, Script
 from tests.support.recorder import recording
 from tests.support.running import Running, policy_file, running_gateway
 from tests.support.waiting import comments, content, events, until
+from weighbridge.pool.engine import EngineUnavailable
 
 TOKENS = 24
 FAST = {"pool": {"restart_backoff_s": 0.05, "probe_interval_s": 0.05}}
@@ -131,6 +132,46 @@ async def test_no_worker_in_time_is_an_error_event_and_no_done(tmp_path: Path) -
             4,
         )
         assert gateway.parts.metrics.continuations_total.labels("local-8b", "no_worker").value == 1
+
+
+async def test_a_tier_that_is_given_up_under_a_stream_counts_its_tokens_once(tmp_path: Path) -> None:
+    engine = FakeEngine(script=gated())
+    async with running_gateway(tmp_path, engines={"local-8b": engine}, pool={"max_restarts": 0}) as gateway:
+        asking = asyncio.create_task(gateway.chat(model="local-8b", stream=True, max_tokens=TOKENS))
+        await until(lambda: bool(engine.calls))
+        let(engine, 3)
+        await until(lambda: engine.calls[0].meter.completion == 4)
+        engine.kill()
+        told = events((await asking).text)
+        assert "[DONE]" not in told and "error" in told[-1]
+        (row,) = gateway.rows()
+        assert (row["outcome"], row["completion_tokens"]) == ("truncated", 4)
+        (attempt,) = gateway.attempts(row["request_id"])
+        assert attempt["completion_tokens"] == 4
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_worker_that_lives_and_fails_is_passed_over_for_its_neighbour(
+    tmp_path: Path, stream: bool
+) -> None:
+    """Least in flight is what fails fastest: without memory it would draw every request onto itself."""
+    broken = FakeEngine(script=Script(fail_with=EngineUnavailable()))
+    async with running_gateway(
+        tmp_path,
+        engines={"local-8b": [broken, FakeEngine()]},
+        tiers={"local-8b": {"replicas": 2}},
+    ) as gateway:
+        for n in range(10):
+            answer = await gateway.chat(
+                model="local-8b", stream=stream, messages=[{"role": "user", "content": f"number {n}"}]
+            )
+            assert answer.status_code == 200, answer.text
+        assert broken.alive
+        ways = {tuple(attempts(gateway, row["request_id"])) for row in gateway.rows()}
+        assert ways <= {
+            (("local-8b", "ok"),),
+            (("local-8b", "engine_unavailable"), ("local-8b", "ok")),
+        }
 
 
 async def test_several_choices_cannot_be_continued(tmp_path: Path) -> None:

@@ -65,6 +65,36 @@ async def test_comments_come_while_it_waits_and_the_road_is_told_at_the_end(tmp_
         assert [row["outcome"] for row in gateway.rows()] == ["ok", "ok"]
 
 
+async def test_silence_in_the_middle_of_an_answer_is_never_longer_than_the_setting(tmp_path: Path) -> None:
+    engine = FakeEngine(script=Script(token_gate=asyncio.Semaphore(0)))
+    every_s = 0.4
+    async with running_gateway(
+        tmp_path, engines={"local-8b": engine}, server={**SERVER, "keep_alive_comment_s": every_s}
+    ) as gateway:
+        gate = engine.script.token_gate
+        assert gate is not None
+        body = {
+            "model": "local-8b",
+            "stream": True,
+            "messages": [{"role": "user", "content": "x"}],
+            "max_tokens": 3,
+        }
+        clock = asyncio.get_running_loop().time
+        async with gateway.client.stream("POST", "/v1/chat/completions", json=body) as answer:
+            lines = answer.aiter_lines()
+            # The next token comes shortly after the moment at which a comment would have been due.
+            await asyncio.sleep(every_s * 0.6)
+            gate.release()
+            last, gaps = clock(), []
+            async for line in lines:
+                if line.startswith(("data:", ":")):
+                    gaps.append(clock() - last)
+                    last = clock()
+                if line == ": keep-alive":
+                    gate.release(), gate.release()
+        assert max(gaps) < every_s * 1.5
+
+
 async def test_a_refusal_after_the_first_comment_is_an_error_event(tmp_path: Path) -> None:
     engine = blocked()
     policy = policy_file(tmp_path, queue_lock_timeout_ms=350)

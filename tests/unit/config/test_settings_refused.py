@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.config.loading import HASH, wrong
-from weighbridge.config.settings import PoolSettings
+from weighbridge.config.errors import ConfigError
+from weighbridge.config.settings import PoolSettings, load_settings
 
 IN_FILE = {
     "unknown section": ("sever: {}\n", "s.yaml:1: sever: unknown key; did you mean server?"),
@@ -213,3 +214,12 @@ def test_a_wrong_shipped_value_under_a_right_one_blames_what_the_user_wrote(tmp_
     assert wrong(tmp_path, env={"WEIGHBRIDGE_COMMERCIAL__BASE_URL": "http://127.0.0.1:9/v1"}) == [
         "environment: commercial.model: is needed with commercial.base_url: the model name sent to that API"
     ]
+
+
+def test_a_caller_who_does_not_read_must_not_look_like_a_dead_engine() -> None:
+    with pytest.raises(ConfigError, match=r"pool\.progress_timeout_s: .*above server\.slow_reader_timeout_s"):
+        load_settings(
+            None,
+            env={},
+            overrides={"server": {"slow_reader_timeout_s": 60}, "pool": {"progress_timeout_s": 60}},
+        )

@@ -109,6 +109,22 @@ def test_probes_that_come_late_while_tokens_flow_are_forgiven() -> None:
     run_virtual(main())
 
 
+def test_probes_that_are_refused_at_once_get_the_same_time_as_silent_ones() -> None:
+    async def main() -> None:
+        engine = await started()
+        asked: list[float] = []
+
+        async def refuse(timeout_s: float) -> bool:
+            asked.append(asyncio.get_running_loop().time())
+            return False
+
+        engine.probe = refuse  # type: ignore[method-assign]
+        assert "did not answer 3 probes" in await watching(engine, [])
+        assert asked == [1, 3, 5]
+
+    run_virtual(main())
+
+
 def test_one_late_probe_is_a_doubt_that_passes() -> None:
     async def main() -> None:
         engine = await started()

@@ -162,6 +162,19 @@ def test_an_adapter_is_an_explicit_choice_of_its_tier() -> None:
     assert refused.value.code == "model_not_found"
 
 
+def test_an_adapter_does_not_overflow_to_a_tier_that_lacks_it() -> None:
+    facts = Facts("default", LOCAL_ROADS, True, adapters={"legal-ko": LOCAL_8B})
+    made = decide("legal-ko", weight(0.1), policy(explicit_local="overflow"), facts)
+    assert made.overflow == (COMMERCIAL,)
+
+
+def test_what_the_callers_headers_changed_is_among_the_reasons() -> None:
+    facts = Facts("default", LOCAL_ROADS, True, max_queue_ms=300, batch=True)
+    reasons = decide("auto", weight(0.1), MASKED, facts).reasons
+    assert reasons[:2] == ("caller waits 300 ms at most", "caller says batch") and len(reasons) == 3
+    assert not any("caller" in reason for reason in decide("auto", weight(0.1), MASKED, BOTH).reasons)
+
+
 def test_explicit_tier_that_is_not_here_is_404() -> None:
     with pytest.raises(ApiError) as refused:
         decide(LOCAL_70B, weight(0.1), MASKED, Facts("default", (LOCAL_8B,), True))

@@ -1,0 +1,25 @@
+"""The states of a request, and which may follow which."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Phase(Enum):
+    RECEIVED = "received"
+    SCORED = "scored"
+    QUEUED = "queued"
+    GRANTED = "granted"
+    COMMITTED = "committed"
+    DONE = "done"
+
+
+LEGAL: dict[Phase, frozenset[Phase]] = {
+    Phase.RECEIVED: frozenset({Phase.SCORED, Phase.DONE}),
+    Phase.SCORED: frozenset({Phase.QUEUED, Phase.DONE}),
+    # A road that was not granted, or failed before the commit point, leads back to the queue of the next one.
+    Phase.QUEUED: frozenset({Phase.QUEUED, Phase.GRANTED, Phase.DONE}),
+    Phase.GRANTED: frozenset({Phase.QUEUED, Phase.COMMITTED, Phase.DONE}),
+    Phase.COMMITTED: frozenset({Phase.DONE}),
+    Phase.DONE: frozenset(),
+}
