@@ -41,6 +41,22 @@ async def test_nobody_listening_is_the_end_of_the_engine(way: Any) -> None:
         assert call.meter.exact
 
 
+async def test_a_server_that_stops_in_good_order_may_finish_its_streams() -> None:
+    async with pair(script=Script(token_s=0.01)) as both:
+        dead = asyncio.create_task(both.engine.died())
+        events = both.engine.stream(new_call(chat(max_tokens=40)))
+        seen = [await anext(events)]
+        both.server.stop_listening()
+        assert not await both.engine.probe(1.0)
+        with pytest.raises(EngineUnavailable):
+            await complete(both.engine, chat())
+        assert both.engine.alive and not dead.done()
+        seen += [event async for event in events]
+        assert len(seen) > 40, "the stream was cut"
+        await asyncio.wait_for(dead, 1.0)
+        assert not both.engine.alive
+
+
 async def test_a_meter_of_a_call_that_never_left_is_exact() -> None:
     async with pair() as both:
         await both.server.stop()

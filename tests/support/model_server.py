@@ -91,6 +91,7 @@ class ModelServer:
     waiting: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once a stalling answer has come to its stall."""
     _runner: web.AppRunner | None = None
+    _listening: Any = None
 
     @property
     def url(self) -> str:
@@ -111,9 +112,14 @@ class ModelServer:
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self.port)
         await site.start()
-        server = site._server
+        self._listening = server = site._server
         assert isinstance(server, asyncio.Server)
         self.port = server.sockets[0].getsockname()[1]
+
+    def stop_listening(self) -> None:
+        """Take no new connections and go on with what was begun, as a server does that stops in good order."""
+        assert isinstance(self._listening, asyncio.Server)
+        self._listening.close()
 
     async def stop(self) -> None:
         if self._runner is not None:
