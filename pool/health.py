@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from weighbridge.config.clock import Clock
 from weighbridge.config.settings import PoolSettings
 from weighbridge.pool.engine import Engine
+
+_GRACE_S: Final = 1.0
+"""Seconds an engine's own limit on a probe may be late."""
 
 
 async def watch_engine(
@@ -36,10 +40,12 @@ async def watch_engine(
             asked = clock.monotonic()
             probe = asyncio.ensure_future(engine.probe(settings.probe_timeout_s))
             try:
-                await asyncio.wait((probe, death), return_when=asyncio.FIRST_COMPLETED)
+                # A probe that forgets its own limit is a probe without an answer.
+                limit_s = settings.probe_timeout_s + _GRACE_S
+                await asyncio.wait((probe, death), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
                 if death.done():
                     return "the engine died"
-                answered = probe.result()
+                answered = _answered(probe)
             finally:
                 probe.cancel()
             moved = progress.look()
@@ -58,6 +64,10 @@ async def watch_engine(
                 return f"no token for {settings.progress_timeout_s:g} s with requests at work"
     finally:
         death.cancel()
+
+
+def _answered(probe: asyncio.Future[bool]) -> bool:
+    return probe.done() and not probe.cancelled() and probe.exception() is None and probe.result()
 
 
 async def _within(death: asyncio.Future[None], seconds: float) -> bool:

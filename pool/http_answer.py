@@ -95,6 +95,10 @@ class Renamed:
         return msgspec.json.encode(document)
 
 
+def _broken_off(reason: Any) -> bool:
+    return reason is not None and (not isinstance(reason, str) or reason in _BROKEN_OFF)
+
+
 def read_document(body: bytes, names: Renamed, tally: Tally) -> bytes:
     """A whole answer under our names; its tokens are counted.
 
@@ -106,7 +110,7 @@ def read_document(body: bytes, names: Renamed, tally: Tally) -> bytes:
     if document.get("error") is not None or not isinstance(choices, list) or not choices:
         raise Broken
     for choice in choices:
-        if not isinstance(choice, dict) or choice.get("finish_reason") in _BROKEN_OFF:
+        if not isinstance(choice, dict) or _broken_off(choice.get("finish_reason")):
             raise Broken
     tally.take(document.get("usage"), final=True)
     return names.encode(document)
@@ -179,7 +183,7 @@ class StreamReader:
         if not isinstance(choice, dict) or not isinstance(choice.get("index", 0), int):
             raise Broken
         index, reason, delta = choice.get("index", 0), choice.get("finish_reason"), choice.get("delta")
-        if reason in _BROKEN_OFF:
+        if _broken_off(reason):
             raise Broken
         self._seen.add(index)
         if reason is not None:

@@ -16,6 +16,7 @@ import msgspec
 
 from weighbridge.config.clock import Clock
 from weighbridge.config.errors import ContextLengthExceeded
+from weighbridge.config.offload import BODIES
 from weighbridge.config.settings import TierSettings
 from weighbridge.config.sse import EventTooLarge, SseParser
 from weighbridge.pool.continuation import continues
@@ -52,6 +53,9 @@ from weighbridge.pool.http_trouble import Trouble
 from weighbridge.pool.private_network import check_endpoint
 
 _MAX_EVENT_BYTES: Final = 4 * 1024 * 1024
+
+_INLINE_BYTES: Final = 256 << 10
+"""Bytes of a whole answer up to which it is read on the event loop, in a few milliseconds."""
 
 
 class HttpEngine:
@@ -139,7 +143,7 @@ class HttpEngine:
         if prepared.get("truncate_prompt_tokens") is not None:
             return 1
         counted = await self._questions.prompt_tokens(prepared)
-        tokens = fewest_tokens(prepared["messages"]) if counted is None else counted
+        tokens = await BODIES.run(fewest_tokens, prepared["messages"]) if counted is None else counted
         if tokens >= self.max_model_len:
             raise ContextLengthExceeded(counted, self.max_model_len)
         return tokens
@@ -153,7 +157,11 @@ class HttpEngine:
             finally:
                 self._silent -= 1
             before = call.meter.completion
-            answer = read_document(document, Renamed(call.request_id, self.road), tally)
+            names = Renamed(call.request_id, self.road)
+            if len(document) <= _INLINE_BYTES:
+                answer = read_document(document, names, tally)
+            else:
+                answer = await BODIES.run(read_document, document, names, tally)
             self._made += max(0, call.meter.completion - before)
             return answer
 

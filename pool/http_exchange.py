@@ -9,15 +9,19 @@ import asyncio
 import errno
 import socket
 from collections.abc import Collection, Mapping
-from typing import Final, Literal
+from typing import Any, Final, Literal, cast
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from pydantic import SecretStr
 
 from weighbridge.pool.private_network import AddressRefused, is_trusted, may_get_text
+from weighbridge.pool.threads import in_thread
 
 _MAX_DOCUMENT_BYTES: Final = 32 * 1024 * 1024
+
+_LOOKUPS: Final = 8
+"""Names that are looked up at a time; the next one waits, and its connection's time limit with it."""
 
 Session = aiohttp.ClientSession
 Resolver = AbstractResolver
@@ -76,6 +80,27 @@ class PrivateResolver(AbstractResolver):
         await self._inner.close()
 
 
+class _OwnThreads:
+    """Looks names up as an event loop does, but in threads that nobody waits for. An outage of the name service would
+    fill the loop's own few threads, which the ledger and the policy watch need too, and hold up the gateway's end."""
+
+    def __init__(self) -> None:
+        self._few = asyncio.Semaphore(_LOOKUPS)
+
+    async def getaddrinfo(self, host: str, port: int, **kind: Any) -> Any:
+        async with self._few:
+            return await in_thread(lambda: socket.getaddrinfo(host, port, **kind), "resolve")
+
+    async def getnameinfo(self, address: Any, flags: int = 0) -> Any:
+        async with self._few:
+            return await in_thread(lambda: socket.getnameinfo(address, flags), "resolve")
+
+
+def own_threads_resolver() -> Resolver:
+    """The machine's own resolver, apart from the event loop's threads."""
+    return aiohttp.ThreadedResolver(loop=cast("asyncio.AbstractEventLoop", _OwnThreads()))
+
+
 def open_session(trusted: Collection[str], resolver: Resolver | None = None) -> Session:
     """A session for one endpoint: no proxy or netrc from the environment, no cookies, no default headers. Needs a
     running loop.
@@ -84,7 +109,7 @@ def open_session(trusted: Collection[str], resolver: Resolver | None = None) -> 
         trusted: hosts that may be outside the private network.
         resolver: looks names up in place of the machine's own resolver.
     """
-    checked = PrivateResolver(resolver or aiohttp.ThreadedResolver(), trusted)
+    checked = PrivateResolver(resolver or own_threads_resolver(), trusted)
     return aiohttp.ClientSession(
         # A connection for every request: its name is looked at anew, a server that is gone is seen at once, and no
         # request is lost on a connection that the server was about to close. It costs little beside an answer.

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -33,6 +33,13 @@ _TOKENIZED: Final = (
 )
 """What of a request decides about its prompt, under the names of vLLM's `/tokenize`."""
 _NOT_OFFERED: Final = frozenset({401, 403, 404, 405, 501})
+
+
+class _Counted(msgspec.Struct):
+    count: Annotated[int, msgspec.Meta(ge=0, le=1 << 32)]
+
+
+_counted: Final = msgspec.json.Decoder(_Counted).decode
 
 
 class Questions:
@@ -165,10 +172,11 @@ class Questions:
             status, answer = await ask(self._exchange(), "POST", self._tokenize, body, _TOKENIZE_S)
             if status in _NOT_OFFERED:
                 self._tokenize = None
-            count = decode(answer).get("count") if status == 200 else None
-        except (ExchangeLost, Broken):
+            # The answer holds every token's id as well, which nobody needs.
+            count = _counted(answer).count if status == 200 else None
+        except (ExchangeLost, Broken, msgspec.MsgspecError, ValueError):
             return None
-        return count if isinstance(count, int) and not isinstance(count, bool) else None
+        return count
 
 
 def fewest_tokens(messages: list[Any]) -> int:

@@ -340,11 +340,12 @@ class QueueLock:
     def _grant(self, ask: Ask, asked: float, now: float) -> LocalSlot | None:
         places = self._places.values()
         every = [place for place in places if not place.avoided] or [*places]
-        if ask.shunned:
-            every = [place for place in every if place.name not in ask.shunned]
         free = [place for place in every if place.has_room(ask.tokens)]
         if not free:
             return None
+        if ask.shunned:
+            # Waiting for another place would keep everybody behind it waiting too.
+            free = [place for place in free if place.name not in ask.shunned] or free
         place = choose(ask.affinity, every, free)
         place.in_use += 1
         place.tokens += ask.tokens

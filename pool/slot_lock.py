@@ -36,7 +36,7 @@ class Ask:
         affinity: requests with the same bytes share the beginning of their prompts and do well on one worker;
             empty where nothing is known.
         wait: False takes a slot that is free now or none.
-        shunned: places that have failed this request; none of them is granted.
+        shunned: places that have failed this request; one of them is granted only where no other has room.
     """
 
     deadline: Deadline

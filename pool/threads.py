@@ -22,8 +22,11 @@ def in_thread(work: Callable[[], T], name: str) -> asyncio.Future[T]:
     def run() -> None:
         try:
             result = work()
-        except BaseException as exc:
+        except Exception as exc:
             outcome.set_exception(exc)
+        except BaseException as exc:
+            # One that ends programs must end no event loop from here.
+            outcome.set_exception(RuntimeError(f"{type(exc).__name__} in a thread"))
         else:
             outcome.set_result(result)
 

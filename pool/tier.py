@@ -9,12 +9,13 @@ from dataclasses import replace
 from typing import Any, Final
 
 from weighbridge.config.clock import Clock
-from weighbridge.config.errors import ContextLengthExceeded
+from weighbridge.config.errors import ContextLengthExceeded, InvalidRequest
 from weighbridge.config.settings import PoolSettings, TierSettings
 from weighbridge.config.usage import TokenMeter
 from weighbridge.observability.metrics import Metrics
 from weighbridge.pool.embedded_model import MODEL_NAME
-from weighbridge.pool.engine import Engine
+from weighbridge.pool.engine import Engine, EngineUnavailable
+from weighbridge.pool.engine_body import MAX_CHOICES
 from weighbridge.pool.expectation import Expectation
 from weighbridge.pool.lease import SlotLease
 from weighbridge.pool.queue_lock import LocalSlot, QueueLock
@@ -134,11 +135,13 @@ class Tier:
             ask: its tokens are filled in here, estimated from the rest.
 
         Raises:
+            InvalidRequest: more answers are asked for than may be.
             TierNotReady: no worker is up, or the last one went away while waiting.
             QueueLockTimeout, QueueFull: no slot in time, or too many wait already.
         """
-        answer = self.expectation.answer_tokens(task, asked_tokens(body), choices(body))
-        ask = replace(ask, tokens=self.expectation.prompt_tokens(body_bytes) + answer)
+        answer = self._expected_answer(task, body)
+        prompt = min(self.expectation.prompt_tokens(prompt_bytes(body, body_bytes)), self.max_model_len)
+        ask = replace(ask, tokens=min(prompt + answer, self._most_reserved))
         while True:
             # A worker that has died is noticed here, not at its next probe.
             _ = self.ready
@@ -149,9 +152,29 @@ class Tier:
             # It died between the grant and now.
             slot.release()
 
+    def _expected_answer(self, task: str, body: dict[str, Any]) -> int:
+        n = choices(body)
+        if n > MAX_CHOICES:
+            # The engine would say so too, after the request had waited and made others wait.
+            raise InvalidRequest(f"n must be at most {MAX_CHOICES}.", param="n")
+        # More sequences than the engine runs hold no cache.
+        return self.expectation.answer_tokens(task, asked_tokens(body), min(n, self._settings.max_num_seqs))
+
+    @property
+    def _most_reserved(self) -> int:
+        """Half of what a worker may hold: a request that needed it whole would keep all others waiting for an idle
+        worker. What the engine then lacks, it preempts."""
+        budgets = [
+            budget for worker in self.workers if (budget := self._kv_budget(worker.engine)) is not None
+        ]
+        return (
+            max(1, min(budgets) // 2) if budgets else self.max_model_len * (self._settings.max_num_seqs + 1)
+        )
+
     def learn(self, task: str, body: dict[str, Any], body_bytes: int, meter: TokenMeter) -> None:
         """Take a finished answer into the expectations."""
-        self.expectation.learn(task, body_bytes, meter.prompt, meter.completion, choices(body))
+        read = prompt_bytes(body, body_bytes)
+        self.expectation.learn(task, read, meter.prompt, meter.completion, choices(body))
 
     async def fits(self, body: dict[str, Any], body_bytes: int) -> None:
         """Check the prompt against the window; short bodies pass without being tokenised.
@@ -165,12 +188,17 @@ class Tier:
         """
         if body_bytes + TEMPLATE_TOKENS < self.max_model_len:
             return
-        worker = next((worker for worker in self.workers if worker.serving), None)
-        if worker is None:
+        for worker in self.workers:
+            if not worker.serving:
+                continue
+            try:
+                tokens = await worker.engine.count_tokens(body)
+            except EngineUnavailable:
+                # It died over it, or is about to: another one can count as well.
+                continue
+            if tokens >= self.max_model_len:
+                raise ContextLengthExceeded(tokens, self.max_model_len)
             return
-        tokens = await worker.engine.count_tokens(body)
-        if tokens >= self.max_model_len:
-            raise ContextLengthExceeded(tokens, self.max_model_len)
 
     async def close(self, grace_s: float) -> None:
         """Turn away who waits and end the engines; see `Worker.close`."""
@@ -303,3 +331,20 @@ def choices(body: dict[str, Any]) -> int:
     """How many answers are asked for."""
     n = body.get("n")
     return n if type(n) is int and n > 0 else 1
+
+
+def prompt_bytes(body: dict[str, Any], body_bytes: int) -> int:
+    """Bytes of a body that become prompt, about: its messages' text, or all of it where there are tools too.
+
+    What else a body holds would be reserved for without ever being read.
+    """
+    if body.get("tools") or not isinstance(body.get("messages"), list):
+        return body_bytes
+    size = 0
+    for message in body["messages"]:
+        content = message.get("content") if isinstance(message, dict) else None
+        for part in content if isinstance(content, list) else (content,):
+            text = part.get("text") if isinstance(part, dict) else part
+            if isinstance(text, str):
+                size += len(text) if text.isascii() else 3 * len(text)
+    return min(size, body_bytes)

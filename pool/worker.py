@@ -54,8 +54,8 @@ OVER: Final = frozenset({_S.FAILED, _S.CLOSED})
 """Nothing comes after these but the end."""
 
 
-_END_S: Final = 30.0
-"""Seconds a dead engine may take to close; its processes are killed after that."""
+_END_S: Final = 15.0
+"""Seconds past its grace that an engine may take to close; its processes are killed after that."""
 
 
 class IllegalTransition(Exception):
@@ -183,9 +183,16 @@ class Worker:
                 await self.engine.warm()
             if not self.engine.alive:
                 raise EngineStartFailed("the engine died while it warmed up")
-        except asyncio.CancelledError:
-            await self.close(0.0)
-            raise
+        except asyncio.CancelledError as exc:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                await self.close(0.0)
+                raise
+            # Nobody cancelled us: something inside the engine was.
+            if self._closing is None:
+                self._failed(EngineStartFailed(f"its start was cancelled ({type(exc).__name__})"))
+                await self._end_engine()
+            return
         except Exception as exc:
             if self._closing is None:
                 self._failed(exc)
@@ -282,7 +289,11 @@ class Worker:
         if self._state in SERVING:
             self._become(WorkerState.DRAINING)
         try:
-            await self.engine.close(grace_s)
+            async with asyncio.timeout(grace_s + _END_S):
+                await self.engine.close(grace_s)
+        except TimeoutError:
+            log.error("%s: its engine did not close; its processes are killed", self)
+            await in_thread(lambda: kill(self.processes), f"end {self}")
         finally:
             if self._state is not WorkerState.CLOSED:
                 self._become(WorkerState.CLOSED)

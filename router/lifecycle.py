@@ -127,7 +127,7 @@ class Lifecycle:
             account.outcome = "client_aborted"
             if isinstance(exc, ClientGone):
                 account.error_code = exc.code
-            elif self._cut_by_us():
+            elif self._cut_by_us() and not self._delivery.discard:
                 account.outcome = "truncated" if self.phase is Phase.COMMITTED else "error"
                 account.error_code = "shutdown"
                 self._release()
@@ -294,7 +294,8 @@ class Lifecycle:
             tenant,
             affinity=affinity,
             wait=may_wait,
-            shunned=frozenset(self._failed_workers),
+            # One that died is another engine when it comes up again.
+            shunned=frozenset(self._failed_workers if self._engine and self._engine.alive else ()),
         )
 
     async def _serve_commercial(self, decision: Decision, reason: str) -> None:

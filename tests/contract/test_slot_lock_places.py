@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -354,5 +355,22 @@ def test_a_large_one_that_was_cancelled_does_not_stand_before_a_newcomer(make: M
         # Asked in the same turn of the loop, before the cancelled one has woken up.
         await lock.acquire(ask(tokens=50, wait=False))
         assert (lock.in_use, lock.reserved_tokens) == (2, 100)
+
+    run_virtual(main())
+
+
+@each_lock
+def test_a_shunned_place_is_taken_only_where_no_other_has_room(make: MakeLock) -> None:
+    async def main() -> None:
+        lock = make(1, 5)
+        lock.open(OTHER, 1)
+        shy = replace(ask(9), shunned=frozenset({PLACE}))
+        first = await lock.acquire(shy)
+        assert first.place == OTHER
+        # Nobody waits, and keeps others waiting, while a slot is free.
+        second = await lock.acquire(shy)
+        assert second.place == PLACE
+        first.release()
+        second.release()
 
     run_virtual(main())

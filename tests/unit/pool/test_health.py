@@ -125,6 +125,21 @@ def test_probes_that_are_refused_at_once_get_the_same_time_as_silent_ones() -> N
     run_virtual(main())
 
 
+def test_a_probe_that_forgets_its_limit_is_no_answer() -> None:
+    async def main() -> None:
+        engine = await started()
+
+        async def forever(timeout_s: float) -> bool:
+            await asyncio.sleep(10**6)
+            return True
+
+        engine.probe = forever  # type: ignore[method-assign]
+        assert "did not answer 3 probes" in await watching(engine, [])
+        assert asyncio.get_running_loop().time() <= 10
+
+    run_virtual(main())
+
+
 def test_one_late_probe_is_a_doubt_that_passes() -> None:
     async def main() -> None:
         engine = await started()

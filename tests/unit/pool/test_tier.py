@@ -16,14 +16,14 @@ from tests.support.fake_engine import FakeEngine, Script
 from tests.support.virtual_time import VirtualClock, run_virtual
 from weighbridge.config.clock import SystemClock
 from weighbridge.config.deadline import Deadline
-from weighbridge.config.errors import ConfigError, ContextLengthExceeded
+from weighbridge.config.errors import ConfigError, ContextLengthExceeded, InvalidRequest
 from weighbridge.config.settings import PoolSettings, TierSettings
 from weighbridge.config.usage import TokenMeter
 from weighbridge.observability.metrics import Metrics
-from weighbridge.pool.engine import EngineStartFailed
+from weighbridge.pool.engine import EngineStartFailed, EngineUnavailable
 from weighbridge.pool.lease import SlotLease
 from weighbridge.pool.slot_lock import Ask, NoFreeSlot, Priority, QueueFull, QueueLockTimeout
-from weighbridge.pool.tier import Tier, asked_tokens, choices, model_name
+from weighbridge.pool.tier import Tier, asked_tokens, choices, model_name, prompt_bytes
 from weighbridge.pool.worker import TierNotReady, WorkerState
 
 
@@ -59,8 +59,8 @@ def soon(seconds: float = 1.0, **more: Any) -> Ask:
     return Ask(Deadline.after(VirtualClock(), seconds), **more)
 
 
-async def lease(tier: Tier, ask: Ask | None = None, body_bytes: int = 60, **body: Any) -> SlotLease:
-    return await tier.lease(ask or soon(), "chat", chat(**body), body_bytes)
+async def lease(tier: Tier, ask: Ask | None = None, text: str = "Hello", **body: Any) -> SlotLease:
+    return await tier.lease(ask or soon(), "chat", chat(text, **body), 100 + len(text))
 
 
 def test_a_lease_is_good_for_the_engine_and_comes_back() -> None:
@@ -300,17 +300,17 @@ def test_a_suspected_worker_gets_nothing_while_another_one_serves() -> None:
 
 def test_requests_are_reserved_for_and_the_reservation_follows_the_answer() -> None:
     async def main() -> None:
-        tier = make(FakeEngine(kv_tokens=1000), slots=8, max_num_seqs=8)
+        tier = make(FakeEngine(kv_tokens=900), slots=8, max_num_seqs=8)
         async with up(tier):
             expected = tier.expectation.prompt_tokens(900) + 100
-            first = await lease(tier, body_bytes=900, max_tokens=100)
+            first = await lease(tier, text="x" * 900, max_tokens=100)
             assert tier.lock.reserved_tokens == expected
             first.grown(TokenMeter(prompt=200, completion=10))
             assert tier.lock.reserved_tokens == 300
-            first.grown(TokenMeter(prompt=200, completion=150))
-            assert tier.lock.reserved_tokens == 350
+            first.grown(TokenMeter(prompt=200, completion=300))
+            assert tier.lock.reserved_tokens == 500
             # What does not fit beside it waits, though seven slots are free.
-            waiting = asyncio.create_task(lease(tier, soon(9), body_bytes=2400, max_tokens=500))
+            waiting = asyncio.create_task(lease(tier, soon(9), text="x" * 2400, max_tokens=500))
             await asyncio.sleep(1)
             assert tier.lock.waiting == 1
             first.release()
@@ -320,11 +320,61 @@ def test_requests_are_reserved_for_and_the_reservation_follows_the_answer() -> N
     run_virtual(main())
 
 
+def test_no_request_is_reserved_so_much_for_that_the_others_starve() -> None:
+    async def main() -> None:
+        tier = make(FakeEngine(kv_tokens=4000), slots=8, max_num_seqs=8, max_model_len=2048)
+        async with up(tier):
+            padded = await tier.lease(soon(), "chat", chat("x", metadata={"pad": "p" * 100_000}), 100_100)
+            assert tier.lock.reserved_tokens < 300, "what is no prompt is not reserved for"
+            padded.release()
+            crowd = await lease(tier, text="x" * 8_000, n=128)
+            assert tier.lock.reserved_tokens == 2000, "half of what there is, at most"
+            (await lease(tier)).release()
+            crowd.release()
+            with pytest.raises(InvalidRequest, match="n must be at most 128"):
+                await lease(tier, n=10**9)
+            assert tier.lock.in_use == 0
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    ("body", "size"),
+    [
+        ({"messages": [{"content": "abc"}, {"content": [{"type": "text", "text": "가나"}, "x"]}]}, 10),
+        ({"messages": [{"content": None}, "no message", {}]}, 0),
+        ({"messages": [{"content": "abc"}], "tools": [{}]}, 500),
+        ({"messages": "abc"}, 500),
+        ({"messages": [{"content": "x" * 900}]}, 500),
+    ],
+)
+def test_the_bytes_that_become_prompt(body: dict[str, Any], size: int) -> None:
+    assert prompt_bytes(body, 500) == size
+
+
+def test_a_worker_that_dies_over_a_count_leaves_it_to_its_neighbour() -> None:
+    async def main() -> None:
+        engines = [FakeEngine(max_model_len=500), FakeEngine(max_model_len=500)]
+        tier = make(*engines)
+
+        async def dies(body: dict[str, Any]) -> int:
+            engines[0].kill()
+            raise EngineUnavailable
+
+        engines[0].count_tokens = dies  # type: ignore[method-assign]
+        async with up(tier):
+            await tier.fits(chat("x" * 400), 600)
+            with pytest.raises(ContextLengthExceeded):
+                await tier.fits(chat("x" * 3000), 3100)
+
+    run_virtual(main())
+
+
 def test_without_the_gate_only_slots_count() -> None:
     async def main() -> None:
         tier = make(FakeEngine(kv_tokens=100), slots=8, max_num_seqs=8, kv_gate=False)
         async with up(tier):
-            leases = [await lease(tier, body_bytes=9000, max_tokens=500) for _ in range(8)]
+            leases = [await lease(tier, text="x" * 9000, max_tokens=500) for _ in range(8)]
             for one in leases:
                 one.release()
 

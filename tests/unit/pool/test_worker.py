@@ -233,12 +233,49 @@ def test_an_engine_that_cannot_be_watched_is_replaced(method: str) -> None:
         worker = bench.worker()
         bench.before_start = lambda _: None
         life = await up(worker)
-        await asyncio.sleep(5)
+        await asyncio.sleep(15)
         assert len(bench.engines) == 2 and bench.engines[0].closed and worker.serving
         await end(worker, life)
 
     run_virtual(main())
     assert "dead" in bench.seen
+
+
+@pytest.mark.parametrize("step", ["start", "warm", "probe"])
+def test_a_stray_cancellation_inside_an_engine_ends_no_supervision(step: str) -> None:
+    async def cancelled(*_: object) -> None:
+        raise asyncio.CancelledError
+
+    bench = Bench([Script()])
+    bench.before_start = lambda engine: setattr(engine, step, cancelled)
+
+    async def main() -> None:
+        worker = bench.worker()
+        bench.before_start = lambda _: None
+        life = await up(worker)
+        await asyncio.sleep(20)
+        assert worker.serving and worker.restarts == 1 and bench.engines[0].closed
+        await end(worker, life)
+
+    run_virtual(main())
+
+
+def test_a_close_that_hangs_does_not_hold_the_end_up(caplog: pytest.LogCaptureFixture) -> None:
+    async def forever(grace_s: float) -> None:
+        await asyncio.sleep(10**6)
+
+    bench = Bench([Script()])
+
+    async def main() -> None:
+        worker = bench.worker()
+        life = await up(worker)
+        bench.engines[0].close = forever  # type: ignore[method-assign]
+        began = asyncio.get_running_loop().time()
+        await end(worker, life)
+        assert asyncio.get_running_loop().time() - began < 30
+
+    run_virtual(main())
+    assert "did not close" in caplog.text
 
 
 @pytest.mark.parametrize("how", ["raises", "hangs"])
