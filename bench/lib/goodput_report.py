@@ -124,10 +124,19 @@ def section(found: Verdict, pairs: Sequence[Pair], bare: Bare | None) -> str:
         "",
         f"Tokens a second, {OURS} / {RAW}: {ratio.median:.3f}, 95 % interval {ratio.low:.3f} to {ratio.high:.3f} "
         f"({ratios}).",
+        *_busy(pairs),
         f"CPU a token of the server's own process, {OURS} / {RAW}: {cpu.median:.2f} ({cpu.low:.2f} to {cpu.high:.2f}).",
         _judged(found),
     ]
     return "\n".join(lines)
+
+
+def _busy(pairs: Sequence[Pair]) -> list[str]:
+    ratios = [ratio for pair in pairs if (ratio := pair.busy_ratio) is not None]
+    if not ratios:
+        return []
+    busy = interval(ratios)
+    return [f"Worker kept busy, {OURS} / {RAW}: {busy.median:.3f} ({busy.low:.3f} to {busy.high:.3f})."]
 
 
 def _judged(found: Verdict) -> str:

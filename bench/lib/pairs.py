@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bench.lib.halves import Half
+from bench.lib.tree import WORKER
 
 RAW, OURS = "vllm serve", "weighbridge"
 FOREIGN_CORES = 0.15
@@ -35,6 +36,16 @@ class Pair:
     def cpu_ratio(self) -> float:
         """CPU a token of the gateway's own process over that of the raw server's own."""
         return self.ours.cpu_us() / self.raw.cpu_us()
+
+    @property
+    def busy_ratio(self) -> float | None:
+        """How busy the gateway kept its engine's worker over how busy the raw server did.
+
+        A shared machine computes now faster and now slower, which moves tokens a second and not this; a server that
+        lets its engine wait moves both. None where the raw server has no worker.
+        """
+        raw = self.raw.cpu_us(WORKER) * self.raw.rate
+        return self.ours.cpu_us(WORKER) * self.ours.rate / raw if raw else None
 
     @property
     def counts(self) -> bool:

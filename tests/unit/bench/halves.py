@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from bench.lib.halves import Half
 from bench.lib.pairs import RAW, Pair
-from bench.lib.tree import ROLES, SERVER
+from bench.lib.tree import ROLES, SERVER, WORKER
 
 
-def half(rate: float, *, server_s: float = 0.2, foreign: float = 0.0) -> Half:
-    """1,000 tokens at `rate` a second; `server_s` is the CPU of the server's own process."""
+def half(rate: float, *, server_s: float = 0.2, foreign: float = 0.0, busy: float = 0.9) -> Half:
+    """1,000 tokens at `rate` a second; `server_s` is the CPU of the server's own process, `busy` the worker's cores."""
     return Half(
         tokens=1000,
         seconds=1000 / rate,
         p50_ms=1500.0,
-        cpu_s={**dict.fromkeys(ROLES, 0.0), SERVER: server_s},
+        cpu_s={**dict.fromkeys(ROLES, 0.0), SERVER: server_s, WORKER: busy * 1000 / rate},
         generator_s=0.02,
         idle_cores=0.0,
         foreign_cores=foreign,

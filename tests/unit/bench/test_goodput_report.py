@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bench.lib import goodput_report as report
-from tests.unit.bench.halves import pair
+from bench.lib.pairs import RAW, Pair
+from tests.unit.bench.halves import half, pair
 
 
 @pytest.mark.parametrize(
@@ -53,3 +54,12 @@ def test_the_section_shows_rates_cpu_and_the_verdict() -> None:
     assert "0.950, 95 % interval 0.950 to 0.950" in text
     assert "weighbridge / vllm serve: 1.50" in text
     assert "passed; goal (at least 0.98) not met" in text
+    assert "Worker kept busy, weighbridge / vllm serve: 1.000 (1.000 to 1.000)" in text
+
+
+def test_an_engine_that_waits_for_its_server_shows_in_the_worker_too() -> None:
+    slow_machine = Pair(10, RAW, half(100), half(50), 0.0, 0.0)
+    slow_server = Pair(10, RAW, half(100), half(50, busy=0.45), 0.0, 0.0)
+    assert (slow_machine.ratio, slow_machine.busy_ratio) == (0.5, 1.0)
+    assert (slow_server.ratio, slow_server.busy_ratio) == (0.5, 0.5)
+    assert Pair(10, RAW, half(100, busy=0), half(50), 0.0, 0.0).busy_ratio is None
