@@ -16,7 +16,7 @@ from weighbridge.pool.expectation import MIN_SAMPLES
 pytestmark = pytest.mark.engine
 
 BLOCK, BLOCKS = 32, 66
-REQUESTS, ANSWER = 50, 192
+REQUESTS, ANSWER = 50, 96
 
 
 def tiers() -> dict[str, dict[str, Any]]:

@@ -64,7 +64,7 @@ def test_planted_arrows_are_caught(copy: Path) -> None:
     broken = {line.removesuffix(" BROKEN") for line in done.stdout.splitlines() if line.endswith(" BROKEN")}
     assert broken == {
         "policies imports config, observability and state",
-        "only commercial speaks HTTP outwards, masking opens no socket",
+        "commercial and pool's endpoints speak HTTP, masking opens no socket",
         "only the adapter knows vLLM, and gateway knows no engine",
     }
 
