@@ -29,10 +29,6 @@ class SlotLease:
         """The worker's name inside its tier."""
         return self._slot.place
 
-    @property
-    def waited_ms(self) -> float:
-        return self._slot.waited_ms
-
     def grown(self, meter: TokenMeter) -> None:
         """Reserve for what the prompt really came to, and for an answer that runs past its expected length."""
         if meter.prompt:
