@@ -16,6 +16,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from weighbridge.config.envsource import CONFIG_VARIABLE, EnvTree, read_env, variable
 from weighbridge.config.legal import AnyPath, is_loopback
+from weighbridge.config.masking_section import MaskingSettings
 from weighbridge.config.problems import ConfigProblems, Problem, dotted, explain, wrong
 from weighbridge.config.roads import MODEL_NAMES
 from weighbridge.config.sections import (
@@ -23,7 +24,6 @@ from weighbridge.config.sections import (
     ApiKey,
     AuthSettings,
     CommercialSettings,
-    MaskingSettings,
     PolicySettings,
     PoolSettings,
     ServerSettings,

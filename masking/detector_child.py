@@ -38,17 +38,17 @@ class ChildLost(Exception):
 class DetectorChild:
     """A running process. Used by one task at a time."""
 
-    def __init__(self, process: asyncio.subprocess.Process, detector_version: str) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, ready: wire.Ready) -> None:
         self._process = process
         self._asked = 0
-        self.detector_version = detector_version
+        self.ready = ready
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
     @classmethod
-    async def start(cls, score_threshold: float, command: Sequence[str] = COMMAND) -> DetectorChild:
+    async def start(cls, setup: wire.Setup, command: Sequence[str] = COMMAND) -> DetectorChild:
         """Start the process and wait until its detectors are loaded.
 
         Raises:
@@ -65,10 +65,10 @@ class DetectorChild:
             )
         except OSError:
             raise ChildLost from None
-        child = cls(process, "")
+        child = cls(process, wire.Ready(""))
         try:
             async with asyncio.timeout(_START_LIMIT_S):
-                ready = await child._exchange(wire.Setup(score_threshold))
+                ready = await child._exchange(setup)
             if not isinstance(ready, wire.Ready):
                 raise ChildLost
         except TimeoutError:
@@ -77,7 +77,7 @@ class DetectorChild:
         except BaseException:
             await child.kill()
             raise
-        child.detector_version = ready.detector_version
+        child.ready = ready
         return child
 
     async def find(self, texts: Sequence[str], limit_s: float) -> list[list[Span]]:

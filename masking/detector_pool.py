@@ -14,6 +14,7 @@ from weighbridge.masking.detector_child import ChildLost
 from weighbridge.masking.entities import Span
 from weighbridge.masking.errors import MaskingRefused, Reason
 from weighbridge.masking.slices import TEXT_COST, Piece, Slice, cost, cut, unite
+from weighbridge.masking.wire import Ready
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +26,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 30.0
 class Child(Protocol):
     """What the pool needs of a `DetectorChild`."""
 
-    detector_version: str
+    ready: Ready
 
     async def find(self, texts: Sequence[str], limit_s: float) -> list[list[Span]]: ...
     async def gone(self) -> None: ...
@@ -92,7 +93,8 @@ class DetectorPool:
         self._hopeful = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._first_try = asyncio.Event()
-        self.detector_version = ""
+        self.about = Ready("")
+        """What the process started last said of itself."""
 
     @property
     def ready(self) -> bool:
@@ -179,7 +181,7 @@ class DetectorPool:
                 self._hopeful += 1
             pause = _FIRST_PAUSE_S
             self._live += 1
-            self.detector_version = child.detector_version
+            self.about = child.ready
             self._first_try.set()
             try:
                 await self._serve(child)

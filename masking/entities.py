@@ -17,8 +17,11 @@ TYPES: tuple[str, ...] = (
     "CARD",
     "IBAN",
     "BRN",
+    "CRN",
     "LICENSE",
     "PASSPORT",
+    "HEALTH",
+    "KNOWN",
     "URL",
     "EMAIL",
     "UUID",
@@ -28,14 +31,34 @@ TYPES: tuple[str, ...] = (
     "PHONE",
     "ACCOUNT",
     "PLATE",
+    "ID",
+    "ADDRESS",
     "DATE",
     "PERSON",
+    "NAME",
+    "PLACE",
+    "ORG",
     "NUM",
 )
-"""From the most telling to the least: when found values overlap, the union takes the first type of this order."""
+"""From the most telling to the least: when found values overlap, the union takes the first type of this order.
+
+RRN and FRN: Korean resident and foreigner registration numbers. BRN, CRN: business and corporate registration numbers.
+HEALTH: health insurance and patient numbers. KNOWN: a value of the tenant's own list. ID: another identifier (member,
+employee, order, prescription). NAME: a proper noun that may be a person's. NUM: digits of no known form.
+"""
 
 PLACEHOLDER_SHAPE = "SHAPE"
-"""Marks text that looks like a placeholder. Never masked: the request is refused."""
+CREDENTIAL = "CREDENTIAL"
+ENCODED = "ENCODED"
+MIXED = "MIXED"
+LANGUAGE = "LANGUAGE"
+REFUSED: tuple[str, ...] = (PLACEHOLDER_SHAPE, CREDENTIAL, ENCODED, MIXED, LANGUAGE)
+"""What is never masked; a hit refuses the request.
+
+SHAPE: text that looks like a placeholder. CREDENTIAL: a password, token or private key. ENCODED: base64, hexadecimal
+or percent signs that hide a value, or hide too much to tell. MIXED: a word of look-alike letters from several scripts.
+LANGUAGE: prose in a language that no layer reads.
+"""
 
 TOKEN_LENGTH = 8
 LONGEST = 1 + max(map(len, TYPES)) + 1 + TOKEN_LENGTH + 1
@@ -46,7 +69,7 @@ PLACEHOLDER = re.compile(r"\[(" + "|".join(TYPES) + r")_([A-Z2-7]{" + str(TOKEN_
 _REACH = 64
 _JOINED_BEFORE = re.compile(r"(?:\d[-.]?)+\Z")
 _JOINED_AFTER = re.compile(r"(?:[-.]?\d)+")
-_RANK = {name: rank for rank, name in enumerate((PLACEHOLDER_SHAPE, *TYPES))}
+_RANK = {name: rank for rank, name in enumerate((*REFUSED, *TYPES))}
 
 
 def known(entity: str) -> bool:

@@ -12,6 +12,17 @@ Reason = Literal[
     "bad_arguments",
     "key_hit",
     "number",
+    "blocked_term",
+    "free_text",
+    "no_name_detector",
+    "refused_type",
+    "many_people",
+    "credentials",
+    "encoded",
+    "mixed_script",
+    "language",
+    "second_look",
+    "known_values",
     "detector_failed",
     "timeout",
     "overloaded",
@@ -26,6 +37,17 @@ Reason = Literal[
 - bad_arguments: tool-call arguments are not JSON.
 - key_hit: a dictionary key or a name holds a value that would have to be masked.
 - number: a bare number of seven or more digits stands where no text can replace it.
+- blocked_term: a term or a document marking of the policy's.
+- free_text: prose, which the policy keeps in.
+- no_name_detector: prose in a language in which no layer here finds names.
+- refused_type: a value of a type that the policy refuses, such as a resident registration number.
+- many_people: personal data of more people than the policy lets out at a time.
+- credentials: a password, key or token.
+- encoded: base64, hexadecimal or percent signs that hide a value, or too much to tell.
+- mixed_script: a word of look-alike letters from several scripts.
+- language: prose in a language that no layer reads.
+- second_look: the last look at the final bytes found something.
+- known_values: the tenant's list of values cannot be read.
 - detector_failed: the detector process died, answered nonsense or could not be started.
 - timeout, overloaded: it took too long; its queue is full.
 - internal: our own fault.

@@ -16,14 +16,17 @@ import msgspec
 from weighbridge.config.clock import Clock
 from weighbridge.config.deadline import Deadline
 from weighbridge.config.errors import InvalidRequest
+from weighbridge.config.folders import models_folder
 from weighbridge.config.offload import MASKING, is_small
 from weighbridge.config.settings import MaskingSettings
+from weighbridge.masking import wire
 from weighbridge.masking.backstop import leftovers
 from weighbridge.masking.body import Plan, plan_body, with_instruction
 from weighbridge.masking.detector_child import DetectorChild
 from weighbridge.masking.detector_pool import Child, DetectorPool
 from weighbridge.masking.entities import PLACEHOLDER_SHAPE, Span, gap_places, gaps, merge
 from weighbridge.masking.errors import MaskingRefused
+from weighbridge.masking.layers.base import LayerOptions
 from weighbridge.masking.request import MaskedRequest
 from weighbridge.masking.seal import seal_request
 from weighbridge.masking.vault import Mint, derive_key
@@ -56,8 +59,16 @@ class Masker:
         self._clock = clock
         secret = settings.secret
         self._secret = secrets.token_bytes(32) if secret is None else secret.get_secret_value().encode()
+        setup = wire.Setup(
+            tuple(settings.layers),
+            LayerOptions(
+                score_threshold=settings.score_threshold,
+                models_dir=str(settings.models_dir or models_folder()),
+                local_model="" if settings.local_model is None else str(settings.local_model),
+            ),
+        )
         self._pool = DetectorPool(
-            start_child or (lambda: DetectorChild.start(settings.score_threshold)),
+            start_child or (lambda: DetectorChild.start(setup)),
             workers=settings.workers,
             max_queue=settings.max_queue,
             task_timeout_s=settings.task_timeout_s,
@@ -140,7 +151,7 @@ class Masker:
             body=final,
             stream=plan.stream,
             entities=mint.counts(),
-            detector_version=self._pool.detector_version,
+            detector_version=self._pool.about.detector_version,
             body_hash=keyed_hash(self._secret, final),
             vault=mint.vault(plan.json_answer),
         )

@@ -9,15 +9,18 @@ import struct
 
 import msgspec
 
+from weighbridge.masking.layers.base import LayerOptions
+
 LENGTH = struct.Struct(">I")
 MAX_FRAME = 256 * 1024 * 1024
 """Bytes. Far above any legal message; a longer one is nonsense."""
 
 
 class Setup(msgspec.Struct, frozen=True, tag=True):
-    """First message to the child."""
+    """First message to the child: the layers wanted beyond those that always look, and what they are told."""
 
-    score_threshold: float
+    layers: tuple[str, ...] = ()
+    options: LayerOptions = LayerOptions()
 
 
 class Task(msgspec.Struct, frozen=True, tag=True):
@@ -29,9 +32,12 @@ class Task(msgspec.Struct, frozen=True, tag=True):
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
-    """The answer to Setup, once the detectors are loaded."""
+    """The answer to Setup, once the detectors are loaded. For the fields see `detector.Detector`."""
 
     detector_version: str
+    layers: tuple[str, ...] = ()
+    missing: dict[str, str] = {}
+    names: frozenset[str] = frozenset()
 
 
 class Found(msgspec.Struct, frozen=True, tag=True):

@@ -81,10 +81,10 @@ def _serve(source: BinaryIO, sink: BinaryIO) -> None:
     setup = wire.question(first)
     if not isinstance(setup, wire.Setup):
         raise SystemExit(2)
-    from weighbridge.masking.detectors import Detector
+    from weighbridge.masking.detector import Detector
 
-    detector = Detector(setup.score_threshold)
-    _write(sink, wire.Ready(detector.version))
+    detector = Detector(setup.layers, setup.options)
+    _write(sink, wire.Ready(detector.version, detector.layers, detector.missing, detector.names))
     while (body := _read(source)) is not None:
         task = wire.question(body)
         if not isinstance(task, wire.Task):

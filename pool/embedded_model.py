@@ -18,12 +18,13 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from weighbridge.config.errors import ConfigError
+from weighbridge.config.folders import models_folder
 
 log = logging.getLogger("weighbridge.pool")
 
@@ -41,20 +42,6 @@ _MANIFEST: Final = "weighbridge-manifest.json"
 _CONVERTER: Final = "weighbridge.pool.embedded_convert"
 
 Convert = Callable[[Path, Path, threading.Event], None]
-
-
-def cache_folder(env: Mapping[str, str] | None = None) -> Path:
-    """This user's cache folder for Weighbridge."""
-    env = os.environ if env is None else env
-    base = env.get("XDG_CACHE_HOME", "")
-    # The XDG specification says to ignore a relative path.
-    root = Path(base) if base.startswith("/") else Path.home() / ".cache"
-    return root / "weighbridge"
-
-
-def models_folder() -> Path:
-    """Where prepared models live."""
-    return cache_folder() / "models"
 
 
 def made_before(folder: Path | None = None) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from weighbridge.pool.embedded_model import cache_folder
+from weighbridge.config.folders import cache_folder
 from weighbridge.pool.preflight import on_cpu
 from weighbridge.pool.reaper import mark_parent
 from weighbridge.pool.vllm_logs import quiet

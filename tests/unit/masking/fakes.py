@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from weighbridge.masking.detector_child import ChildLost
 from weighbridge.masking.entities import Span
+from weighbridge.masking.wire import Ready
 
 Find = Callable[[str], list[Span]]
 _PLANTED = re.compile(r"XX[a-z]+XX")
@@ -21,7 +22,7 @@ def planted(text: str) -> list[Span]:
 class FakeChild:
     """Finds what `find` finds; `hold` keeps it busy; `lose` ends it."""
 
-    detector_version = "fake-1"
+    ready = Ready("fake-1")
 
     def __init__(self, find: Find = planted) -> None:
         self._find = find

@@ -40,7 +40,7 @@ def speaking(answer: str) -> tuple[str, ...]:
 
 
 async def ask(answer: str, texts: tuple[str, ...] = ("hello",), limit_s: float = 10) -> object:
-    child = await DetectorChild.start(0.35, speaking(answer))
+    child = await DetectorChild.start(wire.Setup(), speaking(answer))
     try:
         return await child.find(texts, limit_s)
     finally:
@@ -84,7 +84,9 @@ async def test_silence_loses_the_process() -> None:
 
 
 async def test_a_detector_that_raises_is_a_refusal_and_the_process_is_kept() -> None:
-    child = await DetectorChild.start(0.35, speaking("wire.frame(wire.Failed(task.id, 'ValueError'))"))
+    child = await DetectorChild.start(
+        wire.Setup(), speaking("wire.frame(wire.Failed(task.id, 'ValueError'))")
+    )
     for _ in range(2):
         with pytest.raises(MaskingRefused) as raised:
             await child.find(["hello"], 10)
@@ -103,7 +105,7 @@ async def test_a_detector_that_raises_is_a_refusal_and_the_process_is_kept() -> 
 )
 async def test_a_process_that_does_not_start_is_lost(command: tuple[str, ...]) -> None:
     with pytest.raises(ChildLost):
-        await DetectorChild.start(0.35, command)
+        await DetectorChild.start(wire.Setup(), command)
 
 
 def test_the_environment_holds_nothing_of_ours() -> None:
@@ -160,14 +162,15 @@ async def test_the_process_ends_with_its_parent_though_the_pipe_stays_open() -> 
 async def test_the_kernel_ends_a_task_that_overruns_even_when_nobody_kills_it() -> None:
     program = (
         "import sys, types\n"
-        "made = types.ModuleType('weighbridge.masking.detectors')\n"
+        "made = types.ModuleType('weighbridge.masking.detector')\n"
         "class Detector:\n"
         "    version = 'stuck'\n"
-        "    def __init__(self, threshold): pass\n"
+        "    layers, missing, names = (), {}, frozenset()\n"
+        "    def __init__(self, *told): pass\n"
         "    def find(self, text):\n"
         "        import re; return re.match(r'(a+)+b', 'a' * 60)\n"
         "made.Detector = Detector\n"
-        "sys.modules['weighbridge.masking.detectors'] = made\n"
+        "sys.modules['weighbridge.masking.detector'] = made\n"
         "from weighbridge.masking.worker import main\nmain()"
     )
     process = await asyncio.create_subprocess_exec(
@@ -180,7 +183,7 @@ async def test_the_kernel_ends_a_task_that_overruns_even_when_nobody_kills_it() 
     )
     assert process.stdin is not None
     try:
-        process.stdin.write(wire.frame(wire.Setup(0.35)) + wire.frame(wire.Task(1, 0.1, ("x",))))
+        process.stdin.write(wire.frame(wire.Setup()) + wire.frame(wire.Task(1, 0.1, ("x",))))
         assert await asyncio.wait_for(process.wait(), 20) == -signal.SIGALRM
     finally:
         with contextlib.suppress(ProcessLookupError):
@@ -190,14 +193,14 @@ async def test_the_kernel_ends_a_task_that_overruns_even_when_nobody_kills_it() 
 async def test_what_a_library_prints_does_not_mix_with_the_messages() -> None:
     program = (
         "import sys, types, os\n"
-        "made = types.ModuleType('weighbridge.masking.detectors')\n"
+        "made = types.ModuleType('weighbridge.masking.detector')\n"
         "class Detector:\n"
-        "    version = 'noisy'\n"
-        "    def __init__(self, threshold): print('loading')\n"
+        "    version, layers, missing, names = 'noisy', (), {}, frozenset()\n"
+        "    def __init__(self, *told): print('loading')\n"
         "    def find(self, text):\n"
         "        print(text, file=sys.stderr); print(text); os.write(1, text.encode()); raise ValueError(text)\n"
         "made.Detector = Detector\n"
-        "sys.modules['weighbridge.masking.detectors'] = made\n"
+        "sys.modules['weighbridge.masking.detector'] = made\n"
         "from weighbridge.masking.worker import main\nmain()"
     )
     process = await asyncio.create_subprocess_exec(
@@ -210,7 +213,7 @@ async def test_what_a_library_prints_does_not_mix_with_the_messages() -> None:
         stderr=asyncio.subprocess.PIPE,
     )
     out, err = await process.communicate(
-        wire.frame(wire.Setup(0.35)) + wire.frame(wire.Task(1, 10, ("very private",)))
+        wire.frame(wire.Setup()) + wire.frame(wire.Task(1, 10, ("very private",)))
     )
     assert out == wire.frame(wire.Ready("noisy")) + wire.frame(wire.Failed(1, "ValueError"))
     assert err == b""

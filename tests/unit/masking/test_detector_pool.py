@@ -48,7 +48,7 @@ async def refusal(asked: Coroutine[Any, Any, object]) -> Reason:
 async def test_texts_go_in_and_spans_come_out() -> None:
     async with pool_of(Children()) as pool:
         assert pool.ready
-        assert pool.detector_version == "fake-1"
+        assert pool.about.detector_version == "fake-1"
         assert await pool.find(["a XXbXX c", "none"], soon()) == [[(2, 7, "PHONE")], []]
 
 

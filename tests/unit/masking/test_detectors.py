@@ -20,6 +20,7 @@ from weighbridge.config.deadline import Deadline
 from weighbridge.config.settings import MaskingSettings
 from weighbridge.masking.detector_child import COMMAND, DetectorChild
 from weighbridge.masking.masker import Masker
+from weighbridge.masking.wire import Setup
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 CLOCK = SystemClock()
@@ -36,7 +37,7 @@ _GUARDED = (
 
 
 async def _start() -> DetectorChild:
-    child = await DetectorChild.start(0.35, (*COMMAND[:2], "-c", _GUARDED))
+    child = await DetectorChild.start(Setup(), (*COMMAND[:2], "-c", _GUARDED))
     STARTED.append(child)
     return child
 

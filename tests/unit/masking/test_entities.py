@@ -64,4 +64,4 @@ def test_digits_joined_to_a_number_go_with_it(text: str, found: str, whole: str)
 
 def test_types() -> None:
     assert known("RRN")
-    assert not known("NAME")
+    assert not known("NOTHING")

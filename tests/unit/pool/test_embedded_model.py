@@ -6,7 +6,6 @@ import hashlib
 import json
 import logging
 import multiprocessing
-import os
 import threading
 import time
 from pathlib import Path
@@ -176,16 +175,3 @@ def test_a_package_that_the_conversion_needs_is_named(
     )
     with pytest.raises(ConfigError, match="needs the package gguf; install it with"):
         embedded_model._convert(Path("/nowhere"), tmp_path, threading.Event())
-
-
-@pytest.mark.parametrize(
-    ("env", "expected"),
-    [
-        ({"XDG_CACHE_HOME": "/var/cache/me"}, "/var/cache/me/weighbridge"),
-        ({"XDG_CACHE_HOME": "relative"}, "~/.cache/weighbridge"),
-        ({"XDG_CACHE_HOME": ""}, "~/.cache/weighbridge"),
-        ({}, "~/.cache/weighbridge"),
-    ],
-)
-def test_the_cache_folder_is_the_users(env: dict[str, str], expected: str) -> None:
-    assert str(embedded_model.cache_folder(env)) == os.path.expanduser(expected)

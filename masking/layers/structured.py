@@ -1,15 +1,12 @@
-"""The detectors: presidio's recognisers and our own over one folded text.
+"""Values with a form: presidio's recognisers and our own.
 
 Imported only inside the worker process; loading it costs a second and a hundred megabytes. Needs no model, no network.
 """
 
 from __future__ import annotations
 
-import hashlib
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
 from importlib.metadata import version
-from pathlib import Path
 
 import regex
 import tldextract
@@ -37,10 +34,9 @@ from presidio_analyzer.predefined_recognizers import (
 
 from weighbridge.masking.backstop import leftovers
 from weighbridge.masking.entities import PLACEHOLDER, PLACEHOLDER_SHAPE, Span, gap_places, merge, widen
-from weighbridge.masking.folding import Folded, fold
-from weighbridge.masking.joined import joined
-from weighbridge.masking.patterns import PATTERNS
-from weighbridge.masking.views import MAX_ROUNDS, Unescaped, escapes, unescape
+from weighbridge.masking.layers.base import LayerOptions
+from weighbridge.masking.layers.joined import joined
+from weighbridge.masking.layers.patterns import PATTERNS
 
 LANGUAGE = "und"
 """One language code for every recogniser: text mixes languages, and so must the rules."""
@@ -92,12 +88,11 @@ _MOST_STRETCHES = 8
 _FEW_STRETCHES = 2
 
 
-class Detector:
-    """Finds structured personal data in one text at a time. Not thread-safe.
+class Structured:
+    """The layer."""
 
-    Args:
-        score_threshold: presidio hits below it are dropped, save those whose shape alone tells.
-    """
+    names: frozenset[str] = frozenset()
+    decoded = True
 
     def __init__(self, score_threshold: float) -> None:
         # Any public-suffix look-up would fetch lists from the network on first use.
@@ -116,34 +111,10 @@ class Detector:
         nothing = NoOpNlpEngine([{"lang_code": LANGUAGE, "model_name": "none"}])
         nothing.load()
         self._engine = AnalyzerEngine(registry=registry, nlp_engine=nothing, supported_languages=[LANGUAGE])
-        self.version = _version(score_threshold)
+        self.version = f"presidio-{version('presidio-analyzer')}+{score_threshold}"
 
     def find(self, text: str) -> list[Span]:
-        """Merged spans in `text`, in code points of the text as given."""
-        folded = fold(text)
-        way: list[Folded | Unescaped] = [folded]
-        spans = _back(way, self._look(folded.text))
-        for _ in range(MAX_ROUNDS):
-            further = unescape(way[-1].text)
-            if further is None:
-                break
-            way.append(further)
-            for first, last in further.windows():
-                piece = fold(further.text[first:last])
-                hits = (
-                    (*piece.original_span(start, end), entity)
-                    for start, end, entity in self._look(piece.text)
-                )
-                spans.extend(
-                    _back(way, [(first + start, first + end, entity) for start, end, entity in hits])
-                )
-        else:
-            # Escapes upon escapes: nobody writes that but to hide something.
-            spans.extend(_back(way, [(start, end, "NUM") for start, end in escapes(way[-1].text)]))
-        return merge(spans)
-
-    def _look(self, text: str) -> list[Span]:
-        """Merged spans in one reading of a text."""
+        """Merged spans."""
         spans: list[Span] = [(*hit.span(), PLACEHOLDER_SHAPE) for hit in _SHAPED.finditer(text)]
         if not _WORTH_A_LOOK.search(text):
             return merge(spans)
@@ -184,16 +155,6 @@ class Detector:
         return found
 
 
-def _back(way: Sequence[Folded | Unescaped], spans: Iterable[Span]) -> list[Span]:
-    """Spans of the last reading as spans of the text as given."""
-    found: list[Span] = []
-    for start, end, entity in spans:
-        for reading in reversed(way):
-            start, end = reading.original_span(start, end)
-        found.append((start, end, entity))
-    return found
-
-
 _SHAPED = regex.compile(PLACEHOLDER.pattern, regex.IGNORECASE)
 
 
@@ -226,12 +187,6 @@ def _recognizers() -> list[EntityRecognizer]:
     ]
 
 
-_RULES = ("patterns", "detectors", "folding", "joined", "views", "slices", "backstop", "entities")
-
-
-def _version(score_threshold: float) -> str:
-    """Names the rules by their own source, so that no change of them goes unseen in the egress rows."""
-    digest = hashlib.sha256(repr(score_threshold).encode())
-    for name in _RULES:
-        digest.update(Path(__file__).with_name(f"{name}.py").read_bytes())
-    return f"presidio-{version('presidio-analyzer')}+rules-{digest.hexdigest()[:10]}"
+def build(options: LayerOptions) -> Structured:
+    """Never missing."""
+    return Structured(options.score_threshold)

@@ -1,0 +1,80 @@
+"""The detector: every layer over every reading of a text. Imported only inside a detector process."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from weighbridge.masking.entities import Span, merge
+from weighbridge.masking.folding import Folded, fold
+from weighbridge.masking.layers.base import LayerOptions
+from weighbridge.masking.layers.registry import build_layers
+from weighbridge.masking.views import MAX_ROUNDS, Unescaped, escapes, unescape
+
+
+class Detector:
+    """Finds personal data in one text at a time. Not thread-safe.
+
+    Args:
+        wanted: names of the layers beyond those that always look.
+        options: what they are told.
+
+    Attributes:
+        version: names our rules and every layer.
+        layers: the names of the layers that look.
+        missing: the layers that are wanted and cannot work here, with the reason.
+        names: languages in which a layer finds the names of people.
+    """
+
+    def __init__(self, wanted: Sequence[str], options: LayerOptions) -> None:
+        built, self.missing = build_layers(wanted, options)
+        self.layers = tuple(built)
+        self._layers = tuple(built.values())
+        self._decoding = tuple(layer for layer in self._layers if layer.decoded)
+        self.names = frozenset[str]().union(*(layer.names for layer in self._layers))
+        self.version = "+".join((f"rules-{_rules()}", *(layer.version for layer in self._layers)))
+
+    def find(self, text: str) -> list[Span]:
+        """Merged spans in `text`, in code points of the text as given."""
+        folded = fold(text)
+        way: list[Folded | Unescaped] = [folded]
+        spans = [hit for layer in self._layers for hit in _back(way, layer.find(folded.text))]
+        for _ in range(MAX_ROUNDS):
+            further = unescape(way[-1].text)
+            if further is None:
+                break
+            way.append(further)
+            for first, last in further.windows():
+                piece = fold(further.text[first:last])
+                hits = (
+                    (*piece.original_span(start, end), entity)
+                    for layer in self._decoding
+                    for start, end, entity in layer.find(piece.text)
+                )
+                spans.extend(
+                    _back(way, [(first + start, first + end, entity) for start, end, entity in hits])
+                )
+        else:
+            # Escapes upon escapes: nobody writes that but to hide something.
+            spans.extend(_back(way, [(start, end, "NUM") for start, end in escapes(way[-1].text)]))
+        return merge(spans)
+
+
+def _back(way: Sequence[Folded | Unescaped], spans: Iterable[Span]) -> list[Span]:
+    """Spans of the last reading as spans of the text as given."""
+    found: list[Span] = []
+    for start, end, entity in spans:
+        for reading in reversed(way):
+            start, end = reading.original_span(start, end)
+        found.append((start, end, entity))
+    return found
+
+
+def _rules() -> str:
+    """Names our rules by their own source, so that no change of them goes unseen in the egress rows."""
+    digest = hashlib.sha256()
+    here = Path(__file__).parent
+    for file in sorted((*here.glob("*.py"), *here.glob("layers/*.py"))):
+        digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:12]

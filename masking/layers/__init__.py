@@ -1,0 +1,1 @@
+"""The layers of detection. Each module builds one; `registry` names them."""
