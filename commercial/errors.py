@@ -27,6 +27,18 @@ class SealBroken(Exception):
         super().__init__("the seal of a masked request does not fit its content")
 
 
+ClosedBy = Literal["switched_off", "pinned"]
+"""What closed the way out after the decision: the kill switch, or a pin that keeps the conversation local."""
+
+
+class EgressClosed(Exception):
+    """Nothing may leave any more, so nothing of this request was sent."""
+
+    def __init__(self, by: ClosedBy) -> None:
+        super().__init__(f"the way out is closed: {by}")
+        self.by: ClosedBy = by
+
+
 class UpstreamFailed(Exception):
     """The commercial API did not deliver; another road may serve.
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 
 import aiohttp
 
-from weighbridge.commercial.errors import FailureKind, UpstreamFailed
+from weighbridge.commercial.errors import EgressClosed, FailureKind, UpstreamFailed
 from weighbridge.config.deadline import Deadline
 from weighbridge.config.settings import CommercialSettings
 
@@ -44,6 +44,24 @@ async def _headers_sent(
     context.trace_request_ctx.connected()
 
 
+class _HeldBody(aiohttp.BytesPayload):
+    """A body that asks once more before its first byte. The request's head goes out together with that byte, so what is
+    held back leaves an open connection and nothing on it."""
+
+    def __init__(self, body: bytes, switched_off: Callable[[], bool]) -> None:
+        super().__init__(body)
+        self._switched_off = switched_off
+        self.held_back = False
+
+    async def write_with_length(
+        self, writer: aiohttp.abc.AbstractStreamWriter, content_length: int | None
+    ) -> None:
+        if self._switched_off():
+            self.held_back = True
+            raise EgressClosed("switched_off")
+        await super().write_with_length(writer, content_length)
+
+
 class Exchange:
     """Sends one request and reads its answer piece by piece. Close it whatever happens.
 
@@ -51,14 +69,20 @@ class Exchange:
         session: from `open_session`.
         settings: the limits.
         deadline: the end of everything, the total limit included.
+        switched_off: whether nothing may leave at this moment; asked on the open connection, before the first byte.
     """
 
     def __init__(
-        self, session: aiohttp.ClientSession, settings: CommercialSettings, deadline: Deadline
+        self,
+        session: aiohttp.ClientSession,
+        settings: CommercialSettings,
+        deadline: Deadline,
+        switched_off: Callable[[], bool],
     ) -> None:
         self._session = session
         self._settings = settings
         self._deadline = deadline
+        self._switched_off = switched_off
         self._limit: asyncio.Timeout | None = None
         self._first_byte_by: float | None = None
         self._response: aiohttp.ClientResponse | None = None
@@ -67,14 +91,16 @@ class Exchange:
         """Connect, send, and wait for the answer's head.
 
         Raises:
+            EgressClosed: the kill switch was thrown meanwhile; nothing was sent.
             UpstreamFailed: connect, reset, stall, malformed or timeout.
         """
         failed: FailureKind
+        held = _HeldBody(body, self._switched_off)
         try:
             async with asyncio.timeout(self._deadline.remaining()) as self._limit:
                 self._response = await self._session.post(
                     url,
-                    data=body,
+                    data=held,
                     headers=headers,
                     allow_redirects=False,
                     timeout=aiohttp.ClientTimeout(connect=self._settings.connect_timeout_s),
@@ -96,6 +122,8 @@ class Exchange:
         finally:
             self._limit = None
         # Raised out here so that no exception of the library, which may quote bytes, hangs on ours.
+        if held.held_back:
+            raise EgressClosed("switched_off")
         raise UpstreamFailed(failed)
 
     def connected(self) -> None:

@@ -1,35 +1,52 @@
 """The egress gate.
 
-The order inside is the product's promise: the seal is checked, then the egress row is made durable, then a connection
-is opened. When one of them fails, nothing has left.
+The order inside is the product's promise: the seal is checked, then the kill switch, then the egress row is made
+durable, then a connection is opened. When one of them fails, nothing has left. The kill switch is asked again once the
+row is durable and once the connection is open, before its first byte: the row of a request that was held back there
+stays and tells of more than has left, never of less.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import aiohttp
 import msgspec
 
 from weighbridge.commercial.answer import DONE, StreamReading, error_code, read_document, retry_after
-from weighbridge.commercial.errors import REFUSALS, SealBroken, UpstreamFailed, UpstreamRefused
+from weighbridge.commercial.errors import (
+    REFUSALS,
+    EgressClosed,
+    SealBroken,
+    UpstreamFailed,
+    UpstreamRefused,
+)
 from weighbridge.commercial.exchange import Exchange, open_session
 from weighbridge.config.clock import Clock
 from weighbridge.config.deadline import Deadline
 from weighbridge.config.ids import IdFactory
+from weighbridge.config.offload import MASKING
 from weighbridge.config.settings import CommercialSettings
 from weighbridge.config.sse import EventTooLarge, SseParser
 from weighbridge.config.usage import TokenMeter
+from weighbridge.masking import second_look
+from weighbridge.masking.errors import MaskingRefused
 from weighbridge.masking.request import MaskedRequest
 from weighbridge.masking.seal import verify
 from weighbridge.observability.records import Egress
 
+log = logging.getLogger(__name__)
+
 MAX_DOCUMENT_BYTES = 32 * 1024 * 1024
 MAX_EVENT_BYTES = 4 * 1024 * 1024
 _MAX_ERROR_BYTES = 64 * 1024
+_INLINE_BYTES = 2_000
+"""Size of a body up to which the second look is taken on the event loop: about 2 ms at most."""
 _NOT_A_STREAM = ("application/json", "text/html")
 
 
@@ -65,15 +82,24 @@ class EgressGate:
         settings: `commercial` section.
         journal: the ledger.
         clock, ids: as everywhere.
+        switched_off: the kill switch: whether nothing may leave at this moment. Asked more than once for a request, so
+            it answers at once.
     """
 
     def __init__(
-        self, settings: CommercialSettings, journal: EgressJournal, clock: Clock, ids: IdFactory
+        self,
+        settings: CommercialSettings,
+        journal: EgressJournal,
+        clock: Clock,
+        ids: IdFactory,
+        *,
+        switched_off: Callable[[], bool] = lambda: False,
     ) -> None:
         self._settings = settings
         self._journal = journal
         self._clock = clock
         self._ids = ids
+        self._switched_off = switched_off
         self._session: aiohttp.ClientSession | None = None
 
     @property
@@ -93,16 +119,14 @@ class EgressGate:
         """The provider's whole answer, still masked: a JSON document with choices.
 
         Raises:
-            SealBroken: nothing was sent.
+            SealBroken, EgressClosed: nothing was sent.
             UpstreamFailed: another road may serve.
             UpstreamRefused: the provider refuses this request.
             Exception: what the journal raises; nothing was sent.
         """
         exchange = await self._begin(masked, ctx, deadline, stream=False)
         try:
-            # From here the provider may make tokens that only its usage can tell.
-            meter.exact = False
-            await self._send(exchange, masked)
+            await self._send(exchange, masked, ctx, meter)
             return read_document(await exchange.read(MAX_DOCUMENT_BYTES), meter)
         finally:
             exchange.close()
@@ -120,9 +144,7 @@ class EgressGate:
         """
         exchange = await self._begin(masked, ctx, deadline, stream=True)
         try:
-            # From here the provider may make tokens that only its usage can tell.
-            meter.exact = False
-            await self._send(exchange, masked)
+            await self._send(exchange, masked, ctx, meter)
             if exchange.header("content-type").lower().startswith(_NOT_A_STREAM):
                 raise UpstreamFailed("malformed")
             reading = StreamReading(msgspec.json.decode(masked.body, type=_Asked).n or 1, meter)
@@ -151,19 +173,36 @@ class EgressGate:
             raise ValueError("a masked request is sent the way it was masked for")
         if not self.configured:
             raise UpstreamFailed("connect")
+        if self._switched_off():
+            raise EgressClosed("switched_off")
         limit = deadline.within(self._settings.total_timeout_s)
         egress_id = self._ids.new()
         try:
             async with asyncio.timeout(limit.remaining()) as waiting:
+                await self._look_again(masked)
                 await self._journal.record_egress(self._row(masked, ctx, egress_id))
         except TimeoutError:
             if not waiting.expired():
                 raise
             raise UpstreamFailed("timeout") from None
+        if self._switched_off():
+            raise EgressClosed("switched_off")
         ctx.egress_id = egress_id
         if self._session is None:
             self._session = open_session()
-        return Exchange(self._session, self._settings, limit)
+        return Exchange(self._session, self._settings, limit, self._switched_off)
+
+    async def _look_again(self, masked: MaskedRequest) -> None:
+        """Raises: MaskingRefused."""
+        look = partial(second_look.found, masked.body, ours=(self._settings.model,))
+        try:
+            found = look() if len(masked.body) <= _INLINE_BYTES else await MASKING.run(look)
+        except Exception as exc:
+            # The exception may hold text; only its class is told.
+            log.error("the second look failed with %s", type(exc).__name__)
+            found = True
+        if found:
+            raise MaskingRefused("second_look") from None
 
     def _row(self, masked: MaskedRequest, ctx: EgressContext, egress_id: str) -> Egress:
         return Egress(
@@ -180,9 +219,17 @@ class EgressGate:
             detector_version=masked.detector_version,
         )
 
-    async def _send(self, exchange: Exchange, masked: MaskedRequest) -> None:
+    async def _send(
+        self, exchange: Exchange, masked: MaskedRequest, ctx: EgressContext, meter: TokenMeter
+    ) -> None:
         """Send, and return only when an answer with status 200 has begun."""
-        await exchange.send(self._url, self._headers(masked), masked.body)
+        # From here the provider may make tokens that only its usage can tell.
+        meter.exact = False
+        try:
+            await exchange.send(self._url, self._headers(masked), masked.body)
+        except EgressClosed:
+            meter.exact, ctx.egress_id = True, ""
+            raise
         status = exchange.status
         if status == 200:
             return

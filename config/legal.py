@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -142,15 +143,18 @@ AdapterFolder = Annotated[Path, AfterValidator(_adapter_folder)]
 def check_secret(secret: SecretStr) -> SecretStr:
     """Raises: ValueError unless it is printable ASCII without spaces, so that it can stand in a header."""
     if _SECRET.fullmatch(secret.get_secret_value()) is None:
-        raise ValueError("must be 1 to 4096 printable ASCII characters without spaces")
+        raise ValueError("must hold 1 to 4096 printable ASCII characters without spaces")
     return secret
 
 
 Secret = Annotated[SecretStr, AfterValidator(check_secret)]
 
 
-def read_secret(path: Path) -> SecretStr:
+def read_secret(path: Path, check: Callable[[SecretStr], SecretStr] | None = None) -> SecretStr:
     """The secret in a file, without the line break at its end.
+
+    Args:
+        check: what `check_secret` is by default.
 
     Raises:
         ValueError: the file cannot be read or holds no usable secret.
@@ -159,10 +163,11 @@ def read_secret(path: Path) -> SecretStr:
         raw = read_bytes(path)
     except ConfigProblems as exc:
         raise ValueError(f"{path}: {exc.problems[0].message}") from None
+    text = SecretStr(raw.decode("ascii", "replace").rstrip("\r\n"))
     try:
-        return check_secret(SecretStr(raw.decode("ascii").rstrip("\r\n")))
-    except ValueError:
-        raise ValueError(f"{path}: must hold 1 to 4096 printable ASCII characters without spaces") from None
+        return (check or check_secret)(text)
+    except ValueError as exc:
+        raise ValueError(f"{path}: {exc}") from None
 
 
 def endpoint(url: str, *, key_file: str = "commercial.api_key_file") -> str:

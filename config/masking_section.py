@@ -5,15 +5,31 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, SecretStr, StringConstraints, model_validator
 
-from weighbridge.config.legal import NAME_LEGAL, NAME_PATTERN, AnyPath, Count, Real, Secret
-from weighbridge.config.problems import wrong
+from weighbridge.config.legal import NAME_LEGAL, NAME_PATTERN, AnyPath, Count, Real, check_secret
 from weighbridge.config.section import Section, fill_secret
 from weighbridge.config.shipped import shipped
 
 LayerName = Literal["ko-rules", "ko-pii", "maskingtape", "kiwi", "en-rules", "spacy-en", "local-model"]
 """Layers of detection beyond those that always look; `masking.layers.registry` has the module of each."""
+
+_SHORTEST_SECRET = 16
+
+
+def check_masking_secrets(text: SecretStr) -> SecretStr:
+    """`text` with one secret a line and nothing else.
+
+    Raises:
+        ValueError: none there, or one that is too short or not printable ASCII.
+    """
+    lines = [line.rstrip("\r") for line in text.get_secret_value().split("\n")]
+    lines = [line for line in lines if line]
+    for line in lines or [""]:
+        check_secret(SecretStr(line))
+        if len(line) < _SHORTEST_SECRET:
+            raise ValueError(f"must hold {_SHORTEST_SECRET} characters or more")
+    return SecretStr("\n".join(lines))
 
 
 class MaskingSettings(Section):
@@ -64,18 +80,18 @@ class MaskingSettings(Section):
         "Files of values to mask wherever they stand, by tenant, one value a line; `default` is for every tenant.",
         keys=NAME_LEGAL,
     )
-    secret: Secret | None = Field(
+    secret: Annotated[SecretStr, AfterValidator(check_masking_secrets)] | None = Field(
         default=None,
-        description="Key the placeholders are derived from, 16 characters or more. Environment only; in files use "
-        "`secret_file`. None: a new random one in every process.",
+        description="What the placeholders and the chain over the egress record are derived from, 16 characters or "
+        "more; the same one for every replica. Further lines hold older ones, which only prove older records. "
+        "Environment only; in files use `secret_file`. None: the file `masking.secret` in the state folder, made at "
+        "the first start.",
     )
-    secret_file: Path | None = shipped("masking.secret_file", "File that holds `masking.secret`.")
+    secret_file: Path | None = shipped(
+        "masking.secret_file", "File that holds `masking.secret`, one a line, the one in use first."
+    )
 
     @model_validator(mode="after")
-    def _long_enough(self) -> MaskingSettings:
-        fill_secret(self, "secret", "secret_file")
-        if self.secret is not None and len(self.secret.get_secret_value()) < 16:
-            raise wrong(
-                "secret" if self.secret_file is None else "secret_file", "must hold 16 characters or more"
-            )
+    def _read_secret(self) -> MaskingSettings:
+        fill_secret(self, "secret", "secret_file", check_masking_secrets)
         return self

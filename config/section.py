@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, SecretStr
@@ -18,7 +19,12 @@ class Section(BaseModel):
     )
 
 
-def fill_secret(section: Section, field: str, file_field: str) -> None:
+def fill_secret(
+    section: Section,
+    field: str,
+    file_field: str,
+    check: Callable[[SecretStr], SecretStr] | None = None,
+) -> None:
     """Read the secret from its file, so that nobody else has to know where it came from."""
     path: Path | None = getattr(section, file_field)
     if path is None:
@@ -26,7 +32,7 @@ def fill_secret(section: Section, field: str, file_field: str) -> None:
     if getattr(section, field) is not None:
         raise wrong(file_field, f"stands beside {field}: give one of them")
     try:
-        secret: SecretStr = read_secret(path.expanduser())
+        secret: SecretStr = read_secret(path.expanduser(), check)
     except (ValueError, RuntimeError) as exc:
         raise wrong(file_field, str(exc)) from None
     object.__setattr__(section, field, secret)  # the section is frozen for everybody else

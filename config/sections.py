@@ -237,6 +237,10 @@ class CommercialSettings(Section):
         "Context window of that model in tokens. Null: not known, not checked.",
         ge=1,
     )
+    kill_switch_file: AnyPath | None = shipped(
+        "commercial.kill_switch_file",
+        "While there is a file at this path nothing leaves; looked at before every egress. Its folder must be there.",
+    )
 
     @model_validator(mode="after")
     def _complete(self) -> CommercialSettings:

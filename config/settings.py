@@ -86,8 +86,8 @@ class Settings(BaseSettings):
     masking: MaskingSettings = Field(default_factory=MaskingSettings)
     state_dir: AnyPath = Field(
         default_factory=lambda: default_state_dir(os.environ),
-        description="Folder of `ledger.sqlite3` (usage records) and `state.sqlite3` (admin changes); made when "
-        "missing. One gateway a folder.",
+        description="Folder of `ledger.sqlite3` (usage records), `state.sqlite3` (admin changes) and, unless the "
+        "settings hold one, `masking.secret`; made when missing. One gateway a folder.",
         json_schema_extra={"default": "$XDG_STATE_HOME/weighbridge, else ~/.local/state/weighbridge"},
     )
 

@@ -7,6 +7,8 @@ from dataclasses import asdict
 
 from fastapi import FastAPI, Request, Response
 
+from weighbridge.gateway.admin_egress import add_egress_record
+from weighbridge.gateway.admin_switch import add_switch
 from weighbridge.gateway.auth import Authenticator
 from weighbridge.gateway.body import parse_object, read_body
 from weighbridge.gateway.parts import Parts
@@ -29,6 +31,8 @@ _PATCH_BODY = {
 
 def add_admin(api: FastAPI, parts: Parts, auth: Authenticator) -> None:
     """Add the admin routes to `api`."""
+    add_egress_record(api, parts, auth)
+    add_switch(api, parts, auth)
     policies = parts.policies
 
     @api.get("/admin/v1/policy", tags=["admin"], summary="The policy in force, whole")

@@ -117,6 +117,8 @@ class ChatRoute:
             admitted_ns=self._clock.wall_ns(),
             max_queue_ms=wishes.max_queue_ms,
             batch=wishes.batch,
+            data_class=wishes.data_class,
+            conversation=wishes.conversation,
         )
         await self._serve(request, receive, sink)
 

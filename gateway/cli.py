@@ -1,7 +1,8 @@
 """The `weighbridge` command.
 
 Exit status: 0 done or stopped in order; 1 the gateway cannot start (port or state folder in use); 2 the settings, the
-policy or the command line are wrong; 130 ended at once. Errors are one line each on stderr.
+policy or the command line are wrong; 130 ended at once. `mask` and `egress verify` say their own in their help. Errors
+are one line each on stderr.
 """
 
 from __future__ import annotations
@@ -12,6 +13,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
+
+from weighbridge.config.errors import ConfigError
+from weighbridge.gateway.cli_egress import add_egress
+from weighbridge.gateway.cli_masking import add_masking
 
 # Nothing heavy is imported here: `--version`, `check` and `key new` answer at once, in an environment without vLLM.
 if TYPE_CHECKING:
@@ -26,8 +31,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         status: int = args.run(args)
         sys.stdout.flush()
+    except ConfigError as exc:
+        complain(str(exc))
+        return WRONG_SETTINGS
     except KeyboardInterrupt:
-        _complain("stopped")
+        complain("stopped")
         return ENDED_AT_ONCE
     except BrokenPipeError:
         # The reader of our output left, as in `weighbridge check | head`; nothing more may be written at exit.
@@ -40,7 +48,7 @@ class _Parser(argparse.ArgumentParser):
     """Complains in one line."""
 
     def error(self, message: str) -> NoReturn:
-        _complain(f"{self.prog}: {message}; see {self.prog} --help")
+        complain(f"{self.prog}: {message}; see {self.prog} --help")
         raise SystemExit(WRONG_SETTINGS)
 
 
@@ -85,6 +93,9 @@ def _parser() -> argparse.ArgumentParser:
     _common(check)
     check.set_defaults(run=_check)
 
+    add_masking(commands, _common)
+    add_egress(commands, _common)
+
     key = commands.add_parser("key", help="make API and admin keys", allow_abbrev=False)
     new = key.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser).add_parser(
         "new", help="print a fresh key and the hash of it that goes into the settings", allow_abbrev=False
@@ -98,7 +109,8 @@ def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--policy", metavar="FILE", help="policy file (policies.file)")
 
 
-def _complain(text: str) -> None:
+def complain(text: str) -> None:
+    """One line for the operator."""
     print(text, file=sys.stderr)
 
 
@@ -120,16 +132,18 @@ def _overrides(args: argparse.Namespace) -> dict[str, Any]:
     return given
 
 
+def settings_of(args: argparse.Namespace) -> Settings:
+    """The settings a command is to use. Raises: ConfigError, which ends the command in order."""
+    from weighbridge.config.settings import load_settings
+
+    return load_settings(args.config, overrides=_overrides(args))
+
+
 def _serve(args: argparse.Namespace) -> int:
-    from weighbridge.config.errors import ConfigError
-    from weighbridge.config.settings import load_settings, with_place
+    from weighbridge.config.settings import with_place
 
     given = _overrides(args)
-    try:
-        settings = load_settings(args.config, overrides=given)
-    except ConfigError as exc:
-        _complain(str(exc))
-        return WRONG_SETTINGS
+    settings = settings_of(args)
     from weighbridge.gateway.listening import StartError
     from weighbridge.gateway.serve import serve
     from weighbridge.observability.ledger import SpoolBusy
@@ -137,10 +151,10 @@ def _serve(args: argparse.Namespace) -> int:
     try:
         serve(settings, announce=_announce)
     except (StartError, SpoolBusy) as exc:
-        _complain(str(exc))
+        complain(str(exc))
         return CANNOT_START
     except ConfigError as exc:
-        _complain(with_place(str(exc), args.config, overrides=given))
+        complain(with_place(str(exc), args.config, overrides=given))
         return WRONG_SETTINGS
     return OK
 
@@ -167,7 +181,7 @@ def _check(args: argparse.Namespace) -> int:
     elif args.policy is not None:
         problems += map(str, check_policy(Path(args.policy)))
     for problem in problems:
-        _complain(problem)
+        complain(problem)
     if problems or settings is None:
         return WRONG_SETTINGS
     _print_settings(settings)
@@ -177,7 +191,6 @@ def _check(args: argparse.Namespace) -> int:
 
 def _tier_problems(settings: Settings) -> list[str]:
     """What an engine would refuse, as far as it can be seen without loading one."""
-    from weighbridge.config.errors import ConfigError
     from weighbridge.pool.preflight import check_tier, on_cpu
 
     problems = []
@@ -203,7 +216,7 @@ def _new_key(_: argparse.Namespace) -> int:
 
     key = f"wb-{secrets.token_urlsafe(32)}"
     print(f"key: {key}\nsha256: {hashlib.sha256(key.encode()).hexdigest()}")
-    _complain(
+    complain(
         "The key goes to its user and is kept nowhere; the hash goes into the settings, under auth.keys or "
         "auth.admin_keys, with an id."
     )

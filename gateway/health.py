@@ -8,9 +8,11 @@ from weighbridge.gateway.parts import Parts
 
 
 def commercial_open(parts: Parts) -> bool:
-    """Whether a request may leave at this moment: both switches on, masking up, and the ledger able to record it."""
+    """Whether a request may leave at this moment: both switches on, the kill switch not thrown, masking up, and
+    the ledger able to record it."""
     return (
         parts.gate.configured
+        and not parts.switch.thrown()
         and parts.policies.current.egress == "masked"
         and parts.masker.ready
         and parts.ledger.healthy
@@ -32,6 +34,8 @@ def readiness(parts: Parts) -> tuple[bool, dict[str, Any]]:
         "commercial": {
             "configured": parts.gate.configured,
             "egress": policy.egress,
+            # What has thrown the kill switch, if it is.
+            "switched_off": parts.switch.by(),
             "ready": outward,
         },
         "policy": {"ready": True, "version": policy.version},

@@ -21,7 +21,7 @@ log = logging.getLogger("weighbridge.gateway")
 async def running(parts: Parts, on_first_ready: Callable[[], None] = lambda: None) -> AsyncIterator[None]:
     """Run the parts.
 
-    The loading of models, the policy watch, the progress rows and the watch on the event loop are background tasks.
+    The loading of models, the watches on policy, kill switch and event loop and the progress rows are background tasks.
     At the end the tasks go first, then pool, gate, masker, ledger and state: each is closed before what it writes to.
 
     Args:
@@ -34,6 +34,7 @@ async def running(parts: Parts, on_first_ready: Callable[[], None] = lambda: Non
         asyncio.create_task(_bring_up(parts), name="bring-up"),
         asyncio.create_task(_first_ready(parts, on_first_ready), name="first-ready"),
         asyncio.create_task(parts.policies.watch(), name="policy-watch"),
+        asyncio.create_task(parts.switch.watch(), name="egress-switch"),
         asyncio.create_task(parts.dispatch.note_progress(), name="progress"),
         asyncio.create_task(loop_lag.watch(parts.clock, parts.metrics), name="loop-lag"),
     ]

@@ -46,6 +46,15 @@ _WISHES = {
         "`batch` lets interactive requests go first.",
         {"type": "string", "enum": ["interactive", "batch"]},
     ),
+    "x-weighbridge-data-class": (
+        "Class of the request's data, one of the policy's; can only be stricter than the policy's own. What is of a "
+        "class that the policy does not know does not leave.",
+        {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,32}$"},
+    ),
+    "x-weighbridge-conversation-id": (
+        "The conversation the request belongs to: once one of its requests was kept in, all that follow stay local.",
+        {"type": "string", "pattern": "^[A-Za-z0-9._:@/+=-]{1,200}$"},
+    ),
 }
 
 

@@ -13,8 +13,10 @@ from weighbridge.config.ids import IdFactory
 from weighbridge.config.roads import LOCAL_ROADS, Road
 from weighbridge.config.settings import Settings, TierSettings
 from weighbridge.gateway.underway import Underway
-from weighbridge.masking.masker import Masker
+from weighbridge.masking.masker import Masker, StartChild
+from weighbridge.masking.secret import obtain_secrets
 from weighbridge.observability.ledger import Ledger
+from weighbridge.observability.ledger_read import LEDGER_FILE
 from weighbridge.observability.metrics import Metrics
 from weighbridge.policies.loader import policy_path
 from weighbridge.policies.store import PolicyStore
@@ -24,15 +26,16 @@ from weighbridge.pool.pool import Pool
 from weighbridge.pool.tier import Tier
 from weighbridge.router.dispatch import Dispatch
 from weighbridge.router.lifecycle import Limits
+from weighbridge.state.pins import StoredPins
 from weighbridge.state.store import StateStore
+from weighbridge.state.switch import EgressSwitch
 
 EngineFactory = Callable[[Road, TierSettings, str], Engine]
 """Makes the engine of one worker: the tier's name, its settings narrowed to the worker, the worker's name."""
 
-LEDGER_FILE = "ledger.sqlite3"
 STATE_FILE = "state.sqlite3"
 ENGINES_FILE = "engines.json"
-"""In the state folder: usage records, admin changes, and which processes the engines run in."""
+"""In the state folder: admin changes, and which processes the engines run in."""
 
 
 @dataclass(slots=True)
@@ -46,6 +49,7 @@ class Parts:
     gate: EgressGate
     ledger: Ledger
     state: StateStore
+    switch: EgressSwitch
     metrics: Metrics
     dispatch: Dispatch
     clock: Clock
@@ -61,11 +65,13 @@ def build_parts(
     engine_factory: EngineFactory | None = None,
     clock: Clock | None = None,
     ids: IdFactory | None = None,
+    start_child: StartChild | None = None,
 ) -> Parts:
     """Make the parts and open the files of the state folder. Loads no model and starts no process.
 
     Args:
         engine_factory: makes a worker's engine, again for every restart; None takes the pool's own.
+        start_child: starts a detector process; None takes the masker's own.
 
     Raises:
         ConfigError: settings, policy or a model folder are wrong; nothing stays open.
@@ -89,10 +95,15 @@ def build_parts(
     ]
     folder = settings.state_dir
     with ExitStack() as opened:
-        ledger = Ledger.open(folder / LEDGER_FILE, clock=clock, metrics=metrics)
+        secrets = obtain_secrets(settings.masking, folder)
+        ledger = Ledger.open(
+            folder / LEDGER_FILE, clock=clock, chain_key=secrets.chain_keys()[0], metrics=metrics
+        )
         opened.callback(ledger.close_sync)
         state = StateStore.open(folder / STATE_FILE, clock)
         opened.callback(state.close)
+        switch = EgressSwitch(state, settings.commercial.kill_switch_file, metrics)
+        pins = StoredPins(state)
         policies = PolicyStore(
             policy_path(settings.policies),
             state,
@@ -100,8 +111,8 @@ def build_parts(
             poll_interval_s=settings.policies.poll_interval_s,
         )
         pool = Pool(tiers, register=folder / ENGINES_FILE)
-        masker = Masker(settings.masking, clock)
-        gate = EgressGate(settings.commercial, ledger, clock, ids)
+        masker = Masker(settings.masking, clock, secrets=secrets, start_child=start_child)
+        gate = EgressGate(settings.commercial, ledger, clock, ids, switched_off=switch.thrown)
         dispatch = Dispatch(
             pool=pool,
             policies=policies,
@@ -113,6 +124,8 @@ def build_parts(
             request_timeout_s=settings.server.request_timeout_s,
             limits=Limits(settings.server.keep_alive_comment_s, settings.pool.continue_wait_s),
             commercial=settings.commercial,
+            pins=pins,
+            switched_off=switch.thrown,
         )
         opened.pop_all()
 
@@ -127,6 +140,7 @@ def build_parts(
         gate=gate,
         ledger=ledger,
         state=state,
+        switch=switch,
         metrics=metrics,
         dispatch=dispatch,
         clock=clock,

@@ -1,7 +1,8 @@
-"""What a caller may ask for in request headers. A wish can only shorten a wait or lower a priority.
+"""What a caller may ask for in request headers. A wish can only shorten a wait, lower a priority or keep a request in.
 
 A header that is given more than once counts with its humblest value: the shortest wait, and `batch` before
-`interactive`. So nothing that adds a header on the way can win more than the caller asked for.
+`interactive`. So nothing that adds a header on the way can win more than the caller asked for. A data class or a
+conversation that is given twice must be the same each time: which of two is the stricter only the policy can tell.
 """
 
 from __future__ import annotations
@@ -16,8 +17,12 @@ from weighbridge.policies.schema import MAX_QUEUE_LOCK_MS
 
 MAX_QUEUE_MS: Final = b"x-weighbridge-max-queue-ms"
 PRIORITY: Final = b"x-weighbridge-priority"
+DATA_CLASS: Final = b"x-weighbridge-data-class"
+CONVERSATION: Final = b"x-weighbridge-conversation-id"
 
 _DIGITS: Final = re.compile(rb"[0-9]{1,6}")
+_CLASS: Final = re.compile(rb"[A-Za-z0-9._-]{1,32}")
+_NAME: Final = re.compile(rb"[A-Za-z0-9._:@/+=-]{1,200}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +33,14 @@ class Wishes:
         max_queue_ms: milliseconds to wait for a slot at most, 0 for no wait; None leaves it to the policy. Never
             lengthens the policy's wait.
         batch: interactive requests go first. False says nothing against a tenant that is `batch` by policy.
+        data_class: class of the request's data, in small letters; one less strict than the policy's changes nothing.
+        conversation: the name of the conversation that the request belongs to.
     """
 
     max_queue_ms: int | None = None
     batch: bool = False
+    data_class: str | None = None
+    conversation: str | None = None
 
 
 _NONE: Final = Wishes()
@@ -47,11 +56,14 @@ def read_wishes(headers: Mapping[bytes, bytes]) -> Wishes:
         InvalidRequest: a value is none of the legal ones; `param` is the header's name.
     """
     wait, priority = headers.get(MAX_QUEUE_MS), headers.get(PRIORITY)
-    if wait is None and priority is None:
+    data_class, conversation = headers.get(DATA_CLASS), headers.get(CONVERSATION)
+    if wait is None and priority is None and data_class is None and conversation is None:
         return _NONE
     return Wishes(
         max_queue_ms=None if wait is None else min(_milliseconds(value) for value in _values(wait)),
         batch=priority is not None and any([_is_batch(value) for value in _values(priority)]),
+        data_class=None if data_class is None else _one(DATA_CLASS, data_class, _CLASS, _CLASS_LEGAL).lower(),
+        conversation=None if conversation is None else _one(CONVERSATION, conversation, _NAME, _NAME_LEGAL),
     )
 
 
@@ -70,6 +82,18 @@ def _is_batch(value: bytes) -> bool:
     if value not in (b"batch", b"interactive"):
         raise _refused(PRIORITY, "interactive or batch")
     return value == b"batch"
+
+
+_CLASS_LEGAL: Final = "1 to 32 letters, digits and . _ -"
+_NAME_LEGAL: Final = "1 to 200 letters, digits and . _ : @ / + = -"
+
+
+def _one(header: bytes, raw: bytes, legal: re.Pattern[bytes], words: str) -> str:
+    values = set(_values(raw))
+    value = values.pop()
+    if values or legal.fullmatch(value) is None:
+        raise _refused(header, words)
+    return value.decode("ascii")
 
 
 def _refused(header: bytes, legal: str) -> InvalidRequest:

@@ -8,6 +8,7 @@ spell words), `prediction`, and everything that only a local engine understands.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,11 +16,14 @@ from typing import Any
 from weighbridge.config.errors import InvalidRequest
 from weighbridge.masking.errors import MaskingRefused
 from weighbridge.masking.vault import opaque
-from weighbridge.masking.walker import Walker, is_long
+from weighbridge.masking.walker import JsonText, Leaf, Walker, is_long
 
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 _EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh", "max"})
 _TOOL_CHOICES = frozenset({"none", "auto", "required"})
+_FORMATS = frozenset({"text", "json_object", "json_schema"})
+# What OpenAI takes as a name, and the dot and the length that some others take.
+_WORD = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _SEED_LIMIT = 10**6
 _MOST_CHOICES = 128
 
@@ -124,7 +128,25 @@ class _Builder:
         messages = [_of(self._message, f"[{at}]", message) for at, message in enumerate(self._items(value))]
         if not messages:
             raise _WrongType("a list of at least one message")
+        self._adjoin(messages)
         return messages
+
+    def _adjoin(self, messages: list[dict[str, Any]]) -> None:
+        """A number may be dealt out over messages: one after the other, or one turn of a role after the next."""
+        previous: dict[str, Leaf | JsonText] = {}
+        before: Leaf | JsonText | None = None
+        for message in messages:
+            content = message.get("content")
+            nodes: list[Any] = (
+                [part[part["type"]] for part in content] if isinstance(content, list) else [content]
+            )
+            if not nodes or nodes[0] is None:
+                continue
+            same_role = previous.get(message["role"])
+            for earlier in (before,) if same_role is before else (before, same_role):
+                if earlier is not None:
+                    self._walker.adjoin_numbers(earlier, nodes[0])
+            before = previous[message["role"]] = nodes[-1]
 
     def _message(self, value: Any) -> dict[str, Any]:
         message = _dict(value)
@@ -140,9 +162,7 @@ class _Builder:
             name = _text(message["name"])
             # A participant's name is a name, whatever the detectors think; a function's name is one of ours.
             made["name"] = (
-                self._walker.name(name)
-                if role in ("tool", "function")
-                else self._walker.whole("PERSON", name)
+                self._word(name) if role in ("tool", "function") else self._walker.whole("PERSON", name)
             )
         if message.get("tool_call_id") is not None:
             made["tool_call_id"] = self._id(message["tool_call_id"])
@@ -180,7 +200,7 @@ class _Builder:
 
     def _call(self, call: dict[str, Any]) -> dict[str, Any]:
         return {
-            "name": self._walker.name(_text(call.get("name"))),
+            "name": self._word(call.get("name")),
             "arguments": self._walker.arguments(_text(call.get("arguments"))),
         }
 
@@ -200,7 +220,7 @@ class _Builder:
         return [self._function(_dict(function)) for function in self._items(value)]
 
     def _function(self, function: dict[str, Any]) -> dict[str, Any]:
-        made = {"name": self._walker.name(_text(function.get("name")))}
+        made = {"name": self._word(function.get("name"))}
         for field in ("description", "parameters", "strict"):
             if function.get(field) is not None:
                 made[field] = self._schema(function[field])
@@ -210,7 +230,23 @@ class _Builder:
         return self._walker.value(value, schema=True)
 
     def _format(self, value: Any) -> Any:
-        return self._schema(_dict(value))
+        asked = _dict(value)
+        kind = _one_of(_FORMATS)(asked.get("type"))
+        if kind != "json_schema":
+            return {"type": kind}
+        wanted = _dict(asked.get("json_schema"))
+        made = {"name": self._word(wanted.get("name"))}
+        for field in ("description", "schema", "strict"):
+            if wanted.get(field) is not None:
+                made[field] = self._schema(wanted[field])
+        return {"type": kind, "json_schema": made}
+
+    def _word(self, value: Any) -> str:
+        """A function's or a format's name: a word as providers take it. Anything else could be a sentence."""
+        name = _text(value)
+        if _WORD.fullmatch(name) is None:
+            raise MaskingRefused("key_hit")
+        return self._walker.name(name)
 
     def _tool_choice(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -223,7 +259,7 @@ class _Builder:
         return _one_of(_TOOL_CHOICES)(value) if isinstance(value, str) else self._named(value)
 
     def _named(self, value: Any) -> dict[str, str]:
-        return {"name": self._walker.name(_text(_dict(value).get("name")))}
+        return {"name": self._word(_dict(value).get("name"))}
 
     def _stop(self, value: Any) -> Any:
         if isinstance(value, str):

@@ -6,11 +6,17 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from weighbridge.masking.entities import Span, merge
+from weighbridge.masking.backstop import leftovers
+from weighbridge.masking.crossing import crossing
+from weighbridge.masking.entities import Span, known, merge
 from weighbridge.masking.folding import Folded, fold
-from weighbridge.masking.layers.base import LayerOptions
+from weighbridge.masking.joins import close
+from weighbridge.masking.layers.base import Layer, LayerOptions
 from weighbridge.masking.layers.registry import build_layers
 from weighbridge.masking.views import MAX_ROUNDS, Unescaped, escapes, unescape
+
+_JOINING = frozenset({"structured", "ko-rules", "en-rules"})
+"""The layers that are shown a text closed up: those that know values by their form."""
 
 
 class Detector:
@@ -32,6 +38,7 @@ class Detector:
         self.layers = tuple(built)
         self._layers = tuple(built.values())
         self._decoding = tuple(layer for layer in self._layers if layer.decoded)
+        self._joining = tuple(layer for name, layer in built.items() if name in _JOINING)
         self.names = frozenset[str]().union(*(layer.names for layer in self._layers))
         self.version = "+".join((f"rules-{_rules()}", *(layer.version for layer in self._layers)))
 
@@ -39,7 +46,8 @@ class Detector:
         """Merged spans in `text`, in code points of the text as given."""
         folded = fold(text)
         way: list[Folded | Unescaped] = [folded]
-        spans = [hit for layer in self._layers for hit in _back(way, layer.find(folded.text))]
+        found = [hit for layer in self._layers for hit in _looked(layer, folded.text)]
+        spans = _back(way, [*found, *self._broken(folded.text, found)])
         for _ in range(MAX_ROUNDS):
             further = unescape(way[-1].text)
             if further is None:
@@ -47,11 +55,9 @@ class Detector:
             way.append(further)
             for first, last in further.windows():
                 piece = fold(further.text[first:last])
-                hits = (
-                    (*piece.original_span(start, end), entity)
-                    for layer in self._decoding
-                    for start, end, entity in layer.find(piece.text)
-                )
+                found = [hit for layer in self._decoding for hit in _looked(layer, piece.text)]
+                found.extend(self._broken(piece.text, found))
+                hits = _back([piece], found)
                 spans.extend(
                     _back(way, [(first + start, first + end, entity) for start, end, entity in hits])
                 )
@@ -59,6 +65,28 @@ class Detector:
             # Escapes upon escapes: nobody writes that but to hide something.
             spans.extend(_back(way, [(start, end, "NUM") for start, end in escapes(way[-1].text)]))
         return merge(spans)
+
+    def _broken(self, text: str, found: Sequence[Span]) -> list[Span]:
+        """What stands in `text` in pieces: over a line's end, with tags in it, or one character at a time."""
+        closed = close(text)
+        if closed is None:
+            return []
+        again = [hit for layer in self._joining for hit in _looked(layer, closed.text)]
+        # Layers take a piece of a number for a whole one; the backstop takes all there is.
+        return crossing(text, closed, [*again, *leftovers(closed.text)], merge(found))
+
+
+class Nonsense(Exception):
+    """A layer answered with a place outside the text or a type that is none."""
+
+
+def _looked(layer: Layer, text: str) -> list[Span]:
+    """What a layer finds; an answer that cannot be right must not vanish in a union with others."""
+    spans = layer.find(text)
+    for start, end, entity in spans:
+        if not (0 <= start < end <= len(text) and known(entity)):
+            raise Nonsense
+    return spans
 
 
 def _back(way: Sequence[Folded | Unescaped], spans: Iterable[Span]) -> list[Span]:

@@ -1,12 +1,13 @@
-"""One detector process as the gateway sees it: start, ask, kill."""
+"""One detector process as the gateway sees it: ask, kill."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
-import sys
+import signal
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -14,71 +15,88 @@ from weighbridge.masking import wire
 from weighbridge.masking.entities import Span, known
 from weighbridge.masking.errors import MaskingRefused
 
-COMMAND = (sys.executable, "-P", "-m", "weighbridge.masking.worker")
-_START_LIMIT_S = 120.0
 _REGEX_LIMIT_S = "86400"
 # What an interpreter needs to find its libraries. Nothing else of ours goes into the child, no secret above all.
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH", "TMPDIR", "TZ")
+# A library that computes with threads of its own would leave a forked worker without them.
+_ONE_THREAD = (
+    "BLIS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "RAYON_NUM_THREADS",
+)
 
 
 def child_environment(own: Mapping[str, str]) -> dict[str, str]:
-    """The child's whole environment."""
+    """The whole environment of the nursery and its workers."""
     kept = {name: own[name] for name in _PASSED_ON if name in own}
     # Presidio gives up on a slow pattern after this many seconds and goes on as if nothing had been found. We want
     # the opposite: the task overruns, is killed, and the request is refused.
     kept["REGEX_TIMEOUT_SECONDS"] = _REGEX_LIMIT_S
-    kept["OMP_NUM_THREADS"] = "1"
-    return kept
+    return kept | dict.fromkeys(_ONE_THREAD, "1")
 
 
 class ChildLost(Exception):
-    """The process died, was late or answered nonsense. It must be killed; nothing it said counts."""
+    """The process died, was late, answered nonsense or could not be started. It must be killed; nothing it said counts.
+
+    The message is empty or the class name of what kept it from starting.
+    """
 
 
 class DetectorChild:
-    """A running process. Used by one task at a time."""
+    """A running process. Used by one task at a time, on the event loop that it was joined on."""
 
-    def __init__(self, process: asyncio.subprocess.Process, ready: wire.Ready) -> None:
+    def __init__(self, process: int, ready: wire.Ready) -> None:
         self._process = process
+        self._ended = asyncio.Event()
         self._asked = 0
+        self._answers = asyncio.StreamReader()
+        self._tasks: asyncio.StreamWriter | None = None
+        self._answering: asyncio.BaseTransport | None = None
         self.ready = ready
+        asyncio.get_running_loop().add_reader(process, self._on_end)
+
+    @classmethod
+    async def join(cls, process: int, tasks: int, answers: int, ready: wire.Ready) -> DetectorChild:
+        """Take over a worker.
+
+        Args:
+            process: its process file, by which it is killed and its end is seen, whatever its number becomes after.
+            tasks, answers: our ends of its pipes. All three files are ours to close from now on.
+
+        Raises:
+            ChildLost: the pipes cannot be used; the process is killed.
+        """
+        child = cls(process, ready)
+        source, sink = os.fdopen(answers, "rb", 0), os.fdopen(tasks, "wb", 0)
+        try:
+            loop = asyncio.get_running_loop()
+            child._answering, _ = await loop.connect_read_pipe(
+                lambda: asyncio.StreamReaderProtocol(child._answers), source
+            )
+            # A stream's protocol for its flow control; nothing is ever read from this end.
+            writing, flow = await loop.connect_write_pipe(
+                lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), sink
+            )
+            child._tasks = asyncio.StreamWriter(writing, flow, None, loop)
+        except BaseException as exc:
+            await child.kill()
+            source.close()
+            sink.close()
+            if isinstance(exc, OSError):
+                raise ChildLost(type(exc).__name__) from None
+            raise
+        return child
 
     @property
     def pid(self) -> int:
-        return self._process.pid
-
-    @classmethod
-    async def start(cls, setup: wire.Setup, command: Sequence[str] = COMMAND) -> DetectorChild:
-        """Start the process and wait until its detectors are loaded.
-
-        Raises:
-            ChildLost: it could not be started, died, or was not ready in two minutes.
-        """
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *command,
-                str(os.getpid()),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.DEVNULL,
-                env=child_environment(os.environ),
-            )
-        except OSError:
-            raise ChildLost from None
-        child = cls(process, wire.Ready(""))
-        try:
-            async with asyncio.timeout(_START_LIMIT_S):
-                ready = await child._exchange(setup)
-            if not isinstance(ready, wire.Ready):
-                raise ChildLost
-        except TimeoutError:
-            await child.kill()
-            raise ChildLost from None
-        except BaseException:
-            await child.kill()
-            raise
-        child.ready = ready
-        return child
+        """Its number; -1 when it has ended."""
+        if self._ended.is_set():
+            return -1
+        facts = Path(f"/proc/self/fdinfo/{self._process}").read_text(encoding="ascii")
+        return int(facts.partition("Pid:")[2].split()[0])
 
     async def find(self, texts: Sequence[str], limit_s: float) -> list[list[Span]]:
         """The spans of each text.
@@ -102,25 +120,35 @@ class DetectorChild:
 
     async def gone(self) -> None:
         """Returns when the process has ended."""
-        await self._process.wait()
+        await self._ended.wait()
 
     async def kill(self) -> None:
         """End the process now and wait for its end. Idempotent."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
-        await asyncio.shield(self._process.wait())
+        if self._answering is not None:
+            self._answering.close()
+        # One whose process died is closed already.
+        if self._tasks is not None and not self._tasks.is_closing():
+            self._tasks.transport.abort()
+        if not self._ended.is_set():
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._process, signal.SIGKILL)
+        await self._ended.wait()
+
+    def _on_end(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._process)
+        os.close(self._process)
+        self._ended.set()
 
     async def _exchange(self, message: wire.Question) -> wire.Answer:
-        sink, source = self._process.stdin, self._process.stdout
-        if sink is None or source is None:
+        if self._tasks is None:
             raise ChildLost
         try:
-            sink.write(wire.frame(message))
-            await sink.drain()
-            (length,) = wire.LENGTH.unpack(await source.readexactly(wire.LENGTH.size))
+            self._tasks.write(wire.frame(message))
+            await self._tasks.drain()
+            (length,) = wire.LENGTH.unpack(await self._answers.readexactly(wire.LENGTH.size))
             if length > wire.MAX_FRAME:
                 raise ChildLost
-            return wire.answer(await source.readexactly(length))
+            return wire.answer(await self._answers.readexactly(length))
         except (OSError, asyncio.IncompleteReadError, msgspec.MsgspecError):
             raise ChildLost from None
 

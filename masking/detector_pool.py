@@ -1,19 +1,22 @@
-"""The detector processes and the queue before them. Whatever goes wrong here is a refusal."""
+"""The detector processes and what they are asked. Whatever goes wrong here is a refusal."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import nullcontext
+from functools import partial
 from typing import Any, Protocol
 
 from weighbridge.config.deadline import Deadline
 from weighbridge.config.offload import MASKING
 from weighbridge.masking.detector_child import ChildLost
+from weighbridge.masking.detector_queue import Found, Job, JobQueue, Speculation
 from weighbridge.masking.entities import Span
 from weighbridge.masking.errors import MaskingRefused, Reason
-from weighbridge.masking.slices import TEXT_COST, Piece, Slice, cost, cut, unite
+from weighbridge.masking.slices import TEXT_COST, Slice, cut, unite
+from weighbridge.masking.span_cache import Kept, Key, SpanCache, kept
 from weighbridge.masking.wire import Ready
 
 log = logging.getLogger(__name__)
@@ -21,6 +24,8 @@ log = logging.getLogger(__name__)
 _INLINE_COST = 32_000
 """What a request costs, in characters, up to which its texts are cut up and its spans united on the event loop."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 30.0
+_SOUND_S = 5.0
+"""Seconds a process has to live to count as one that was started well, if it has answered nothing by then."""
 
 
 class Child(Protocol):
@@ -33,45 +38,15 @@ class Child(Protocol):
     async def kill(self) -> None: ...
 
 
-Found = tuple[Piece, list[Span]]
-"""A piece of a text and what was found in it."""
-
-
-class _Job:
-    __slots__ = ("_found", "_unanswered", "cost", "found", "owner", "slices")
-
-    def __init__(self, slices: list[Slice], owner: str, found: asyncio.Future[list[Found]]) -> None:
-        self._found: list[Found] = []
-        self.owner = owner
-        self.found = found
-        self.slices = slices[::-1]
-        self._unanswered = len(self.slices)
-        self.cost = sum(map(cost, self.slices))
-
-    def take(self, part: Slice, spans: list[list[Span]]) -> None:
-        """What was found in a slice; after the last one the job is done."""
-        self._found.extend(zip(part, spans, strict=True))
-        self._unanswered -= 1
-        if not self._unanswered and not self.found.done():
-            self.found.set_result(self._found)
-
-    def refuse(self, reason: Reason) -> None:
-        if not self.found.done():
-            self.found.set_exception(MaskingRefused(reason))
-
-
 class DetectorPool:
-    """Keeps `workers` processes alive and hands them texts, a slice at a time.
-
-    The next slice is one of the owner who has had the least since its requests began to wait; of one owner's requests
-    the smallest goes first. So a large request holds a process for one slice, and neither it nor its owner keeps
-    others waiting for more.
+    """Keeps `workers` processes alive and hands them texts, a slice at a time; see `JobQueue` for the order.
 
     Args:
         start_child: starts one process; raises ChildLost.
         workers: number of processes.
-        max_queue: requests that may wait for a process. One more takes the place of the largest, or is refused.
+        max_queue: requests that may wait for a process. One more takes the place of another, or is refused.
         task_timeout_s: seconds one task may take, waiting included; a process that takes longer is killed.
+        cache: of what was found before; tests pass their own.
     """
 
     def __init__(
@@ -81,13 +56,13 @@ class DetectorPool:
         workers: int,
         max_queue: int,
         task_timeout_s: float,
+        cache: SpanCache | None = None,
     ) -> None:
         self._start_child = start_child
         self._workers = workers
-        self._max_queue = max_queue
         self._limit_s = task_timeout_s
-        self._jobs: list[_Job] = []
-        self._served: Counter[str] = Counter()
+        self._queue = JobQueue(max_queue)
+        self._cache = SpanCache() if cache is None else cache
         self._arrived = asyncio.Event()
         self._live = 0
         self._hopeful = 0
@@ -116,62 +91,105 @@ class DetectorPool:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._live = self._hopeful = 0
-        self._refuse_all()
+        self._queue.refuse_all("detector_failed")
 
-    async def find(self, texts: Sequence[str], deadline: Deadline, *, owner: str = "") -> list[list[Span]]:
-        """For each text its merged spans. `owner` is who shares fairly with others.
+    async def find(
+        self,
+        texts: Sequence[str],
+        deadline: Deadline,
+        *,
+        owner: str = "",
+        speculation: Speculation | None = None,
+    ) -> list[list[Span]]:
+        """For each text its merged spans.
+
+        Args:
+            owner: who shares fairly with others, and who alone profits from what was looked at for it before.
+            speculation: given when the answer may not be needed. Until it is promoted the task's own time limit does
+                not run, the deadline does. To cancel the call gives its place up.
 
         Raises:
             MaskingRefused: `overloaded`, `timeout` or `detector_failed`.
         """
+        self._refuse_when_hopeless()
         long = sum(map(len, texts)) + len(texts) * TEXT_COST > _INLINE_COST
-        slices = await MASKING.run(cut, texts) if long else cut(texts)
-        found = await self._find(_Job(slices, owner, asyncio.get_running_loop().create_future()), deadline)
-        return await MASKING.run(unite, len(texts), found) if long else unite(len(texts), found)
+        version = self.about.detector_version
+        keying = partial(self._cache.keys, owner, version, texts)
+        keys = await MASKING.run(keying) if long else keying()
+        found: dict[Key, list[Span]] = {}
+        unknown: dict[Key, str] = {}
+        for key, text in zip(keys, texts, strict=True):
+            if (held := self._cache.get(key)) is not None:
+                found[key] = held
+            else:
+                unknown[key] = text
+        if unknown:
+            fresh, by = await self._look(list(unknown.values()), deadline, owner, speculation, long=long)
+            for key, (spans, keepable) in zip(unknown, fresh, strict=True):
+                found[key] = spans
+                if by == version:
+                    self._cache.put(key, keepable)
+        return [found[key] for key in keys]
 
-    async def _find(self, job: _Job, deadline: Deadline) -> list[Found]:
-        if not self._live and not self._hopeful:
-            raise MaskingRefused("detector_failed")
-        if len(self._jobs) >= self._max_queue:
-            largest = max(self._jobs, key=lambda held: held.cost, default=job)
-            if largest.cost <= job.cost:
-                raise MaskingRefused("overloaded")
-            self._jobs.remove(largest)
-            largest.refuse("overloaded")
-        self._jobs.append(job)
+    async def _look(
+        self,
+        texts: list[str],
+        deadline: Deadline,
+        owner: str,
+        speculation: Speculation | None,
+        *,
+        long: bool,
+    ) -> tuple[list[tuple[list[Span], Kept]], str | None]:
+        """What the processes find in each text, twice, and the version of their detectors, if it was one."""
+        slices = await MASKING.run(cut, texts) if long else cut(texts)
+        job = Job(slices, owner, speculative=speculation is not None and not speculation.promoted)
+        pieces = await self._answers(job, deadline, speculation)
+        uniting = partial(_united, len(texts), pieces)
+        return await MASKING.run(uniting) if long else uniting(), job.version
+
+    async def _answers(self, job: Job, deadline: Deadline, speculation: Speculation | None) -> list[Found]:
+        self._refuse_when_hopeless()
+        self._queue.add(job)
         self._arrived.set()
+        remaining = deadline.remaining()
         try:
-            async with asyncio.timeout(min(self._limit_s, deadline.remaining())):
-                return await job.found
+            async with asyncio.timeout(
+                remaining if job.speculative else min(self._limit_s, remaining)
+            ) as limit:
+
+                def promoted() -> None:
+                    self._queue.promote(job)
+                    within_s = min(self._limit_s, deadline.remaining())
+                    limit.reschedule(asyncio.get_running_loop().time() + within_s)
+
+                with speculation.heard(promoted) if job.speculative and speculation else nullcontext():
+                    return await job.found
         except TimeoutError:
             raise MaskingRefused("timeout") from None
         finally:
             job.slices.clear()
-            if job in self._jobs:
-                self._jobs.remove(job)
-            self._forget(job.owner)
+            self._queue.withdraw(job)
 
-    def _forget(self, owner: str) -> None:
-        if all(job.owner != owner for job in self._jobs):
-            del self._served[owner]
-
-    def _refuse_all(self) -> None:
-        while self._jobs:
-            self._jobs.pop().refuse("detector_failed")
+    def _refuse_when_hopeless(self) -> None:
+        if not self._live and not self._hopeful:
+            raise MaskingRefused("detector_failed")
 
     async def _keep_alive(self) -> None:
         pause = _FIRST_PAUSE_S
         hopeful = True
+        early = False
+        loop = asyncio.get_running_loop()
         while True:
             try:
                 child = await self._start_child()
-            except ChildLost:
-                log.error("a masking process could not be started; next try in %.1f s", pause)
+            except ChildLost as lost:
+                why = str(lost) or "lost"
+                log.error("a masking process could not be started (%s); next try in %.1f s", why, pause)
                 if hopeful:
                     hopeful = False
                     self._hopeful -= 1
                 if not self._live and not self._hopeful:
-                    self._refuse_all()
+                    self._queue.refuse_all("detector_failed")
                 self._first_try.set()
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE_S)
@@ -179,31 +197,34 @@ class DetectorPool:
             if not hopeful:
                 hopeful = True
                 self._hopeful += 1
-            pause = _FIRST_PAUSE_S
             self._live += 1
             self.about = child.ready
             self._first_try.set()
+            born = loop.time()
+            answered = asyncio.Event()
             try:
-                await self._serve(child)
+                try:
+                    await self._serve(child, answered)
+                finally:
+                    self._live -= 1
+                    await child.kill()
             except Exception as exc:  # a fault of ours must not end the keeping of detectors
                 log.error("masking: %s while a process was served", type(exc).__name__)
-            finally:
-                self._live -= 1
-                await child.kill()
             log.warning("a masking process was lost; starting another")
+            # One that is lost is replaced at once. One after the other that does not even begin to work is not.
+            before, early = early, not answered.is_set() and loop.time() - born < _SOUND_S
+            if before and early:
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE_S)
+            else:
+                pause = _FIRST_PAUSE_S
 
-    async def _serve(self, child: Child) -> None:
+    async def _serve(self, child: Child, answered: asyncio.Event) -> None:
         """Work with `child` until it is lost."""
         gone = asyncio.ensure_future(child.gone())
         try:
-            while True:
-                job = await self._next(gone)
-                if job is None:
-                    return
-                part = job.slices.pop()
-                self._served[job.owner] += cost(part)
-                if job.slices:
-                    self._jobs.append(job)
+            while (taken := await self._next(gone)) is not None:
+                job, part = taken
                 try:
                     spans = await child.find([piece.text for piece in part], self._limit_s)
                 except MaskingRefused as refusal:
@@ -215,22 +236,20 @@ class DetectorPool:
                     self._end(job, "detector_failed")
                     raise
                 else:
-                    job.take(part, spans)
+                    job.take(part, spans, child.ready.detector_version)
+                answered.set()
         finally:
             gone.cancel()
 
-    def _end(self, job: _Job, reason: Reason) -> None:
-        if job in self._jobs:
-            self._jobs.remove(job)
+    def _end(self, job: Job, reason: Reason) -> None:
+        self._queue.withdraw(job)
         job.refuse(reason)
 
-    async def _next(self, gone: asyncio.Future[None]) -> _Job | None:
-        """The next job; None when the process ended first."""
+    async def _next(self, gone: asyncio.Future[None]) -> tuple[Job, Slice] | None:
+        """The next slice; None when the process ended first."""
         while not gone.done():
-            if self._jobs:
-                job = min(self._jobs, key=lambda held: (self._served[held.owner], held.cost))
-                self._jobs.remove(job)
-                return job
+            if (taken := self._queue.next()) is not None:
+                return taken
             self._arrived.clear()
             arrived = asyncio.ensure_future(self._arrived.wait())
             either: set[asyncio.Future[Any]] = {arrived, gone}
@@ -239,3 +258,7 @@ class DetectorPool:
             finally:
                 arrived.cancel()
         return None
+
+
+def _united(count: int, pieces: list[Found]) -> list[tuple[list[Span], Kept]]:
+    return [(spans, kept(spans)) for spans in unite(count, pieces)]

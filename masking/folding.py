@@ -1,14 +1,15 @@
 """Folding: one spelling for detectors to read, with a way back to the original places.
 
 Compatibility forms (NFKC, character by character), digits of any script, and every dash become their plain form;
-invisible characters and combining marks (a keycap around a digit) are taken out. A text folded once does not change
-when folded again.
+Hangul written in single letters becomes syllables; invisible characters and combining marks (a keycap around a digit)
+are taken out. A text folded once does not change when folded again.
 """
 
 from __future__ import annotations
 
+import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 # Invisible though not in category Cf: combining grapheme joiner, Hangul fillers, Mongolian and variation selectors.
@@ -27,6 +28,8 @@ _INVISIBLE = {
 # that Korean and Chinese keyboards offer where a dash is wanted.
 _DASHES = {0x2043, 0x2212, 0x02D7, 0x2500, 0x30FC, 0xFF70, 0x3161, 0x1173, 0x4E00}
 _MARKS = frozenset({"Mn", "Me"})
+# Letters of one syllable, as decomposed text has them.
+_LETTERS = re.compile("[\u1100-\u1112][\u1161-\u1175][\u11a8-\u11c2]?|[가-힣][\u11a8-\u11c2]")
 
 
 class _Table(dict[int, str]):
@@ -77,18 +80,43 @@ def fold(text: str) -> Folded:
     folded = fold_text(text)
     if folded == text:
         return Folded(text, None, None)
+    plain: list[str] = []
     starts: list[int] = []
     ends: list[int] = []
-    for place, char in enumerate(text):
-        plain = _TABLE[ord(char)]
-        if plain:
-            starts.extend([place] * len(plain))
-            ends.extend([place + 1] * len(plain))
-        elif ends and ends[-1] == place and unicodedata.category(char) in _MARKS:
-            ends[-1] = place + 1
+    for first, last, char in _syllables(text):
+        for part in _TABLE[ord(char)]:
+            plain.append(part)
+            starts.append(first)
+            ends.append(last)
+        if not _TABLE[ord(char)] and ends and ends[-1] == first and unicodedata.category(char) in _MARKS:
+            ends[-1] = last
+    # Letters of other widths, or with something invisible between, have become neighbours only now.
+    read = "".join(plain)
+    if _LETTERS.search(read):
+        composed = list(_syllables(read))
+        starts = [starts[first] for first, _, _ in composed]
+        ends = [ends[last - 1] for _, last, _ in composed]
     return Folded(folded, starts, ends)
 
 
 def fold_text(text: str) -> str:
     """The folded text alone."""
-    return text if text.isascii() else text.translate(_TABLE)
+    return text if text.isascii() else _composed(_composed(text).translate(_TABLE))
+
+
+def _composed(text: str) -> str:
+    return _LETTERS.sub(lambda hit: unicodedata.normalize("NFC", hit.group()), text)
+
+
+def _syllables(text: str) -> Iterator[tuple[int, int, str]]:
+    """Begin, end and reading of every character, the letters of a syllable as one."""
+    done = 0
+    for hit in _LETTERS.finditer(text):
+        yield from ((at, at + 1, text[at]) for at in range(done, hit.start()))
+        whole = unicodedata.normalize("NFC", hit.group())
+        if len(whole) == 1:
+            yield *hit.span(), whole
+        else:
+            yield from ((at, at + 1, text[at]) for at in range(*hit.span()))
+        done = hit.end()
+    yield from ((at, at + 1, text[at]) for at in range(done, len(text)))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
-import secrets
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Coroutine
+import re
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,16 +21,22 @@ from weighbridge.config.folders import models_folder
 from weighbridge.config.offload import MASKING, is_small
 from weighbridge.config.settings import MaskingSettings
 from weighbridge.masking import wire
-from weighbridge.masking.backstop import leftovers
 from weighbridge.masking.body import Plan, plan_body, with_instruction
-from weighbridge.masking.detector_child import DetectorChild
+from weighbridge.masking.detector_nursery import DetectorNursery
 from weighbridge.masking.detector_pool import Child, DetectorPool
-from weighbridge.masking.entities import PLACEHOLDER_SHAPE, Span, gap_places, gaps, merge
-from weighbridge.masking.errors import MaskingRefused
+from weighbridge.masking.detector_queue import Speculation
+from weighbridge.masking.entities import Span, merge
+from weighbridge.masking.errors import PASSING, MaskingRefused, Reason
+from weighbridge.masking.known_values import KnownLists
 from weighbridge.masking.layers.base import LayerOptions
+from weighbridge.masking.masked_text import mask_text, over_borders, shown, with_leftovers
 from weighbridge.masking.request import MaskedRequest
+from weighbridge.masking.rules import Rules
 from weighbridge.masking.seal import seal_request
+from weighbridge.masking.second_look import remains
+from weighbridge.masking.secret import Secrets
 from weighbridge.masking.vault import Mint, derive_key
+from weighbridge.masking.verdict import judge
 from weighbridge.masking.walker import Leaf, Walker, Whole, render
 
 log = logging.getLogger(__name__)
@@ -39,13 +46,50 @@ _INLINE_NODES, _INLINE_CHARS = 500, 16_000
 """Values and characters of a request up to which its masked body is put together on the event loop."""
 
 
+_SHIPPED = Rules()
+_IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$.-]*")
+_LOOSE = {"PERSON", "NAME", "PLACE", "ORG"}
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What would become of a text.
+
+    Args:
+        masked: the masked form; empty when the text is refused before anything was looked for.
+        spans: what was found, in code points of the text, the reasons of a refusal included.
+        refused: why it would not leave; None when it would.
+    """
+
+    masked: str
+    spans: tuple[Span, ...]
+    refused: Reason | None
+
+
+StartChild = Callable[[], Coroutine[Any, Any, Child]]
+"""Starts one detector process; raises ChildLost."""
+
+
+def setup_of(settings: MaskingSettings) -> wire.Setup:
+    """What the detectors are told."""
+    return wire.Setup(
+        tuple(settings.layers),
+        LayerOptions(
+            score_threshold=settings.score_threshold,
+            models_dir=str(settings.models_dir or models_folder()),
+            local_model="" if settings.local_model is None else str(settings.local_model),
+        ),
+    )
+
+
 class Masker:
     """Masks requests with a pool of detector processes.
 
     Args:
         settings: `masking` section.
         clock: as everywhere.
-        start_child: starts one detector process; tests pass their own.
+        start_child: starts one detector process; None: from a nursery of this masker's own.
+        secrets: what keys derive from; None takes the settings', or a random one that ends with this process.
     """
 
     def __init__(
@@ -53,22 +97,18 @@ class Masker:
         settings: MaskingSettings,
         clock: Clock,
         *,
-        start_child: Callable[[], Coroutine[Any, Any, Child]] | None = None,
+        start_child: StartChild | None = None,
+        secrets: Secrets | None = None,
     ) -> None:
         self._settings = settings
         self._clock = clock
-        secret = settings.secret
-        self._secret = secrets.token_bytes(32) if secret is None else secret.get_secret_value().encode()
-        setup = wire.Setup(
-            tuple(settings.layers),
-            LayerOptions(
-                score_threshold=settings.score_threshold,
-                models_dir=str(settings.models_dir or models_folder()),
-                local_model="" if settings.local_model is None else str(settings.local_model),
-            ),
-        )
+        if secrets is None:
+            secrets = Secrets.random() if settings.secret is None else Secrets.of(settings.secret)
+        self._secret = secrets.current
+        self._nursery = DetectorNursery(setup_of(settings))
+        self._known = KnownLists(settings.known_values, clock)
         self._pool = DetectorPool(
-            start_child or (lambda: DetectorChild.start(setup)),
+            start_child or self._nursery.start_child,
             workers=settings.workers,
             max_queue=settings.max_queue,
             task_timeout_s=settings.task_timeout_s,
@@ -82,10 +122,38 @@ class Masker:
     async def start(self) -> None:
         """Start the detector processes. Never raises; see `ready`."""
         await self._pool.start()
+        if self.ready:
+            for line in self.about_lines():
+                log.info("masking: %s", line)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Languages in whose prose names are found here."""
+        return self._pool.about.names
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """The layers that look."""
+        return self._pool.about.layers
+
+    def about_lines(self) -> list[str]:
+        """Which layers look, which are missing, and what does not leave for that; for a log."""
+        about = self._pool.about
+        lines = [f"layers {', '.join(about.layers)}"]
+        lines += [f"layer {name} is missing: {why}" for name, why in about.missing.items()]
+        blind = [word for code, word in (("ko", "Korean"), ("en", "English")) if code not in about.names]
+        if blind and self._settings.without_names == "refuse":
+            lines.append(f"no layer finds names in {' or '.join(blind)} prose, so such prose does not leave")
+        elif blind:
+            lines.append(
+                f"no layer finds names in {' or '.join(blind)} prose; it leaves with them (without_names: mask)"
+            )
+        return lines
 
     async def close(self) -> None:
         """End the detector processes. Idempotent."""
         await self._pool.close()
+        await self._nursery.close()
 
     async def mask(
         self,
@@ -95,6 +163,9 @@ class Masker:
         upstream_model: str,
         conversation: str,
         deadline: Deadline,
+        rules: Rules = _SHIPPED,
+        tenant: str = "",
+        speculation: Speculation | None = None,
     ) -> MaskedRequest:
         """Build the masked request.
 
@@ -105,19 +176,42 @@ class Masker:
             conversation: whose placeholders these are, tenant included: the same value has the same placeholder in
                 requests of one conversation and unrelated ones in others.
             deadline: the request's; `masking.task_timeout_s` shortens it.
+            rules: the policy's.
+            tenant: whose known values are looked for.
+            speculation: given while the mask may not be needed: then it is made only when the detectors have
+                nothing else to do, until it is promoted.
 
         Raises:
             MaskingRefused: it must not leave.
             InvalidRequest: a known field has a wrong type.
         """
-        try:
-            return await self._mask(body, request_id, upstream_model, conversation, deadline)
-        except (MaskingRefused, InvalidRequest):
-            raise
-        except Exception as exc:
-            # The exception may hold text; only its class is told.
-            log.error("masking failed with %s", type(exc).__name__)
-            raise MaskingRefused("internal") from None
+        with _told_by_class():
+            return await self._mask(
+                body, request_id, upstream_model, conversation, deadline, rules, tenant, speculation
+            )
+
+    async def look(
+        self, text: str, *, deadline: Deadline, rules: Rules = _SHIPPED, tenant: str = "", conversation: str
+    ) -> Look:
+        """What would become of `text` as one message, for an operator to see. Nothing is sealed.
+
+        Raises:
+            MaskingRefused: the detectors failed, were late or are busy. What the text itself is refused for stands
+                in the result.
+        """
+        with _told_by_class():
+            walker = Walker(self._settings.max_chars)
+            try:
+                walker.texts.append(text)
+                found = await self._found(walker, deadline, rules, tenant, conversation)
+            except MaskingRefused as refusal:
+                if refusal.reason in PASSING:
+                    raise
+                return Look("", (), refusal.reason)
+            spans = with_leftovers(text, found[0])
+            refused = self._judged(walker, found, rules)
+            mint = Mint(derive_key(self._secret, "placeholders", conversation))
+            return Look(shown(text, spans, mint), tuple(spans), refused)
 
     async def _mask(
         self,
@@ -126,26 +220,67 @@ class Masker:
         upstream_model: str,
         conversation: str,
         deadline: Deadline,
+        rules: Rules,
+        tenant: str,
+        speculation: Speculation | None,
     ) -> MaskedRequest:
         # Long requests take tens of milliseconds before and after the detectors, which other streams would feel.
         long = not is_small(body, nodes=_INLINE_NODES, chars=_INLINE_CHARS)
         planning = partial(
             _plan,
             body,
-            self._settings.max_chars,
+            min(self._settings.max_chars, rules.max_chars or self._settings.max_chars),
             upstream_model,
             derive_key(self._secret, "ids", conversation),
         )
         walker, plan = await MASKING.run(planning) if long else planning()
-        found = await self._pool.find(walker.texts, deadline, owner=conversation)
+        found = await self._found(walker, deadline, rules, tenant, conversation, speculation)
         mint = Mint(derive_key(self._secret, "placeholders", conversation))
-        sealing = partial(self._seal, request_id, plan, walker, found, mint)
+        sealing = partial(self._seal, request_id, plan, walker, found, mint, rules)
         return await MASKING.run(sealing) if long else sealing()
 
+    async def _found(
+        self,
+        walker: Walker,
+        deadline: Deadline,
+        rules: Rules,
+        tenant: str,
+        conversation: str,
+        speculation: Speculation | None = None,
+    ) -> list[list[Span]]:
+        """The merged spans of every text: what the tenant's list knows and what the detectors find."""
+        reading = partial(self._read, walker.texts, rules, tenant)
+        long = sum(map(len, walker.texts)) > _INLINE_CHARS
+        known = await MASKING.run(reading) if long else reading()
+        found = await self._pool.find(walker.texts, deadline, owner=conversation, speculation=speculation)
+        return [
+            merge((*ours, *theirs)) if ours else theirs for ours, theirs in zip(known, found, strict=True)
+        ]
+
+    def _read(self, texts: list[str], rules: Rules, tenant: str) -> list[list[Span]]:
+        if rules.blocked is not None and rules.blocked.found(texts):
+            raise MaskingRefused("blocked_term")
+        return self._known.find(tenant, texts)
+
+    def _judged(self, walker: Walker, found: list[list[Span]], rules: Rules) -> Reason | None:
+        blind = self._settings.without_names == "refuse"
+        return judge(walker.texts, found, rules, self.names if blind else None)
+
     def _seal(
-        self, request_id: str, plan: Plan, walker: Walker, found: list[list[Span]], mint: Mint
+        self,
+        request_id: str,
+        plan: Plan,
+        walker: Walker,
+        found: list[list[Span]],
+        mint: Mint,
+        rules: Rules,
     ) -> MaskedRequest:
-        final = msgspec.json.encode(_fill_in(plan, walker, found, mint))
+        spans = over_borders(walker, found)
+        if (refused := self._judged(walker, spans, rules)) is not None:
+            raise MaskingRefused(refused)
+        if any(_tells(walker.texts[at], spans[at]) for at in walker.names):
+            raise MaskingRefused("key_hit")
+        final = msgspec.json.encode(_fill_in(plan, walker, spans, mint))
         return seal_request(
             request_id=request_id,
             body=final,
@@ -157,9 +292,30 @@ class Masker:
         )
 
 
+@contextmanager
+def _told_by_class() -> Iterator[None]:
+    """An unexpected exception may hold text: only its class is told, and the request is refused."""
+    try:
+        yield
+    except (MaskingRefused, InvalidRequest):
+        raise
+    except Exception as exc:
+        log.error("masking failed with %s", type(exc).__name__)
+        raise MaskingRefused("internal") from None
+
+
 def _plan(body: dict[str, Any], max_chars: int, upstream_model: str, id_key: bytes) -> tuple[Walker, Plan]:
     walker = Walker(max_chars)
     return walker, plan_body(body, walker, upstream_model, id_key)
+
+
+def _tells(name: str, spans: list[Span]) -> bool:
+    """Whether a key or a function's name tells something. What the name layers make of an identifier does not count:
+    out of a sentence every capitalised word looks like somebody."""
+    kinds = {entity for _, _, entity in spans}
+    if _IDENTIFIER.fullmatch(name):
+        kinds -= _LOOSE
+    return bool(kinds or remains(name))
 
 
 def keyed_hash(secret: bytes, body: bytes) -> str:
@@ -167,57 +323,7 @@ def keyed_hash(secret: bytes, body: bytes) -> str:
     return hmac.digest(derive_key(secret, "egress record"), body, hashlib.sha256).hex()
 
 
-def mask_text(text: str, spans: list[Span], mint: Mint) -> str:
-    """`text` with a placeholder for each span, and for whatever the second look still finds between them."""
-    pieces: list[str] = []
-    for number, gap in enumerate(gaps(text, spans)):
-        if number:
-            start, end, entity = spans[number - 1]
-            pieces.append(mint.placeholder(entity, text[start:end]))
-        left = leftovers(gap)
-        for part, rest in enumerate(gaps(gap, left)):
-            if part:
-                start, end, entity = left[part - 1]
-                pieces.append(mint.placeholder(entity, gap[start:end]))
-            pieces.append(rest)
-    return "".join(pieces)
-
-
-def _over_borders(walker: Walker, found: list[list[Span]]) -> list[list[Span]]:
-    """`found`, and in each text the piece of what begins in it and ends in the next one, or the other way round."""
-    further: dict[int, list[Span]] = {}
-    for probe in walker.probes:
-        text = walker.texts[probe.at]
-        starts = [piece.start for piece in probe.pieces]
-        for start, end, entity in _with_leftovers(text, found[probe.at]):
-            parts = probe.pieces[bisect_right(starts, start) - 1 : bisect_left(starts, end)]
-            if len(parts) < 2:
-                continue
-            # The first word of the next text seems to belong to an address that ends the one before.
-            if entity == "URL" and any(held == "URL" for _, _, held in found[parts[0].place]):
-                continue
-            for piece in parts:
-                shift = piece.offset - piece.start
-                first, last = max(start, piece.start) + shift, min(end, piece.end) + shift
-                further.setdefault(piece.place, []).append((first, last, entity))
-    return [merge((*spans, *further[at])) if at in further else spans for at, spans in enumerate(found)]
-
-
-def _with_leftovers(text: str, spans: list[Span]) -> list[Span]:
-    left = [
-        (first + start, first + end, entity)
-        for first, last in gap_places(text, spans)
-        for start, end, entity in leftovers(text[first:last])
-    ]
-    return [*spans, *left]
-
-
-def _fill_in(plan: Plan, walker: Walker, found: list[list[Span]], mint: Mint) -> dict[str, Any]:
-    if any(entity == PLACEHOLDER_SHAPE for spans in found for _, _, entity in spans):
-        raise MaskingRefused("placeholder_shaped_input")
-    spans = _over_borders(walker, found)
-    if any(spans[at] or leftovers(walker.texts[at]) for at in walker.names):
-        raise MaskingRefused("key_hit")
+def _fill_in(plan: Plan, walker: Walker, spans: list[list[Span]], mint: Mint) -> dict[str, Any]:
     masked: dict[int, str] = {}
 
     def fill(node: Leaf | Whole) -> str:

@@ -7,15 +7,17 @@ restored value has no token probabilities.
 
 from __future__ import annotations
 
-import json
+import re
 from typing import Any
 
 import msgspec
 
-from weighbridge.masking.entities import PLACEHOLDER
+from weighbridge.masking.spelling import OPENINGS, Held, substitute
 from weighbridge.masking.vault import Vault
 
 TEXT_CHANNELS = ("content", "reasoning_content", "reasoning", "refusal")
+# How a text inside an event may write what begins a placeholder, beside a plain bracket.
+_BEGINNINGS = re.compile(rb"\\[\\u]|" + b"|".join(bracket.encode() for bracket in OPENINGS if bracket != "["))
 
 
 def restore_completion(vault: Vault, payload: bytes) -> bytes:
@@ -41,8 +43,10 @@ def _restore_message(vault: Vault, message: dict[str, Any]) -> None:
         if isinstance(message.get(channel), str):
             message[channel] = substitute(vault, message[channel], escaped=is_escaped(vault, channel))
     for part in _dicts(message.get("content")):
-        if isinstance(part.get("text"), str):
-            part["text"] = substitute(vault, part["text"], escaped=vault.json_answer)
+        for kind in ("text", "refusal"):
+            if isinstance(part.get(kind), str):
+                escaped = is_escaped(vault, "content" if kind == "text" else kind)
+                part[kind] = substitute(vault, part[kind], escaped=escaped)
     for function in functions_of(message):
         if isinstance(function.get("arguments"), str):
             function["arguments"] = substitute(vault, function["arguments"], escaped=True)
@@ -59,46 +63,8 @@ def is_escaped(vault: Vault, channel: str) -> bool:
     return channel == "content" and vault.json_answer
 
 
-def substitute(vault: Vault, text: str, *, escaped: bool) -> str:
-    """`text` with every known placeholder replaced; `escaped` writes values as they stand inside a JSON string."""
-    if "[" not in text:
-        return text
-
-    def original(match: Any) -> str:
-        value = vault.original(match.group())
-        if value is None:
-            return str(match.group())
-        return json.dumps(value, ensure_ascii=False)[1:-1] if escaped else value
-
-    return PLACEHOLDER.sub(original, text)
-
-
 def _dicts(value: Any) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-class _Held:
-    """The end of one channel's text that may still become a placeholder; never as long as one."""
-
-    __slots__ = ("_escaped", "_text", "_vault")
-
-    def __init__(self, vault: Vault, escaped: bool) -> None:
-        self._vault = vault
-        self._escaped = escaped
-        self._text = ""
-
-    def push(self, text: str) -> str:
-        """Take text in, give out what is settled."""
-        text = self._text + text
-        opening = text.rfind("[")
-        settled = opening if opening >= 0 and self._vault.could_begin(text[opening:]) else len(text)
-        self._text = text[settled:]
-        return substitute(self._vault, text[:settled], escaped=self._escaped)
-
-    def flush(self) -> str:
-        """Give out the rest: it did not become a placeholder."""
-        rest, self._text = self._text, ""
-        return rest
 
 
 _Channel = tuple[str, int]
@@ -114,23 +80,25 @@ class StreamRestorer:
 
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
-        self._held: dict[int, dict[_Channel, _Held]] = {}
+        self._held: dict[int, dict[_Channel, Held]] = {}
         self._envelope: dict[str, Any] = {}
+        self._holding = 0
 
     def feed(self, event: bytes) -> list[bytes]:
         """The events to send on for this one: mostly one, none while all its text is held.
 
         Raises:
-            ValueError: `event` is not JSON.
+            ValueError: `event` is not JSON. Only what could hold a placeholder is read at all.
         """
-        if not len(self._vault):
+        if not self._holding and (not len(self._vault) or _needs_no_look(event)):
             return [event]
         chunk = msgspec.json.decode(event)
         if not isinstance(chunk, dict):
             return [event]
         choices = _dicts(chunk.get("choices"))
         if not choices:
-            return [*self.finish(), event]
+            # Usage ends a stream; any other event without choices may come between two pieces of a placeholder.
+            return [event] if chunk.get("usage") is None else [*self.finish(), event]
         self._envelope = {key: value for key, value in chunk.items() if key not in ("choices", "usage")}
         ready: list[bytes] = []
         changed = emptied = False
@@ -158,8 +126,10 @@ class StreamRestorer:
             buffer = held.get(channel)
             if buffer is None:
                 escaped = channel[0] not in TEXT_CHANNELS or is_escaped(self._vault, channel[0])
-                buffer = held[channel] = _Held(self._vault, escaped)
+                buffer = held[channel] = Held(self._vault, escaped)
+            held_before = bool(buffer.text)
             holder[field] = buffer.push(text) + (buffer.flush() if final else "")
+            self._holding += bool(buffer.text) - held_before
             changed = changed or holder[field] != text
             emptied = emptied or (bool(text) and not holder[field])
         return (self._release(index) if final else []), changed, emptied
@@ -170,6 +140,7 @@ class StreamRestorer:
             rest = buffer.flush()
             if not rest:
                 continue
+            self._holding -= 1
             if name == "tool_calls":
                 delta.setdefault(name, []).append({"index": call, "function": {"arguments": rest}})
             else:
@@ -178,6 +149,12 @@ class StreamRestorer:
             return []
         choice = {"index": index, "delta": delta, "finish_reason": None}
         return [msgspec.json.encode({**self._envelope, "choices": [choice]})]
+
+
+def _needs_no_look(event: bytes) -> bool:
+    """Whether no text in an event can begin a placeholder: its only brackets are those of its lists."""
+    lists = 1 + event.count(b'"tool_calls":[') + event.count(b'"tool_calls": [')
+    return event.count(b"[") <= lists and not _BEGINNINGS.search(event)
 
 
 def _channels(delta: dict[str, Any]) -> list[tuple[_Channel, dict[str, Any], str]]:

@@ -13,7 +13,8 @@ from weighbridge.masking.entities import TOKEN_LENGTH
 from weighbridge.masking.errors import MaskingRefused
 from weighbridge.masking.folding import fold_text
 
-_MOST_DIGITS = 4
+MOST_DIGITS = 4
+"""Digits among the eight characters of a placeholder: more would look like a number to a second look."""
 MAX_VALUES = 4_000
 """Distinct values of one request. More are a table of people rather than a question, and seconds of work."""
 
@@ -44,11 +45,15 @@ class Vault:
         json_answer: whether the answer's content was asked for as JSON, so that values must be escaped in it.
     """
 
-    __slots__ = ("_originals", "_starts", "json_answer")
+    __slots__ = ("_likely", "_originals", "_starts", "json_answer")
 
     def __init__(self, originals: Mapping[str, str], json_answer: bool = False) -> None:
         self._originals = dict(originals)
-        self._starts = frozenset(token[:end] for token in originals for end in range(1, len(token)))
+        self._likely: dict[str, str | None] = {}
+        for token, original in originals.items():
+            plain = token.upper()
+            self._likely[plain] = None if plain in self._likely else original
+        self._starts = frozenset(token[:end] for token in self._likely for end in range(1, len(token)))
         self.json_answer = json_answer
 
     def __len__(self) -> int:
@@ -58,10 +63,16 @@ class Vault:
         return f"Vault({len(self)} placeholders)"
 
     def original(self, placeholder: str) -> str | None:
+        """What exactly this placeholder stands for; None when it is none of these."""
         return self._originals.get(placeholder)
 
+    def likely(self, placeholder: str) -> str | None:
+        """What a changed placeholder stands for, given as it would read in capitals and without the changes; None
+        when it is none of these, or could be two."""
+        return self._likely.get(placeholder)
+
     def could_begin(self, text: str) -> bool:
-        """Whether `text` is the beginning, and not the whole, of one of these placeholders."""
+        """Whether `text` is the beginning, and not the whole, of one of these placeholders in capitals."""
         return text in self._starts
 
 
@@ -96,8 +107,8 @@ class Mint:
         while True:
             token = opaque(self._key, TOKEN_LENGTH, *parts, *(() if not attempt else (str(attempt),) * 3))
             candidate = f"[{entity}_{token}]"
-            # Mostly digits would look like a number to a second look; taken is one in 10^12.
-            if sum(char.isdigit() for char in token) <= _MOST_DIGITS and candidate not in self._originals:
+            # Taken is one in 10^12.
+            if sum(map(str.isdigit, token)) <= MOST_DIGITS and candidate not in self._originals:
                 return candidate
             attempt += 1
 

@@ -6,6 +6,7 @@ pass: the nodes are filled in. Nothing of the original value is shared with the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,18 @@ MAX_DEPTH = 64
 MAX_NODES, MAX_TEXTS = 20_000, 4_000
 """JSON values and distinct texts of one request. Each costs time whatever its length, here and in the detectors."""
 _BORDER_REACH = 128
+_NUMBER_REACH = 24
+_NUMERIC = re.compile(r"[\d@]")
 _MOST_DIGITS = 40
+_SHORT = 200
+# Keys beside which a value tells who somebody is, though it may not by itself.
+_TELLING = re.compile(
+    "name|addr|street|city|town|birth|phone|mobile|tel|contact|mail|person|people|customer|client|patient|member|employee"
+    "|user|pass|pwd|secret|token|key|author|sender|recipient|owner|guest|student|passport|licen[sc]e|account|ssn|card|plate|zip|post"
+    "|이름|성명|성함|고객|환자|회원|직원|사원|담당|보호자|수신|발신|받는|보내는|주소|거주|생년|생일|연락|전화|휴대|계좌|여권|면허|차량"
+    "|우편|비밀|암호",
+    re.IGNORECASE,
+)
 
 # Limits of number types and round bounds stand in every generated JSON schema and are nobody's number.
 _BOUNDS = frozenset(
@@ -64,10 +76,14 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Text number `at`: what a reader sees around the borders of adjoining texts."""
+    """Text number `at`: what a reader sees around the borders of adjoining texts, or of a value beside its key.
+
+    `labelled`: it is a value beside its key, so that what lies in its one piece counts.
+    """
 
     at: int
     pieces: tuple[Piece, ...]
+    labelled: bool = False
 
 
 Fill = Callable[[Leaf | Whole], str]
@@ -128,14 +144,22 @@ class Walker:
             run = []
         self._probe(run)
 
-    def _probe(self, run: list[int]) -> None:
+    def adjoin_numbers(self, first: Leaf | JsonText, second: Leaf | JsonText) -> None:
+        """Note that a number may begin in one and end in the other; costs nothing where none can."""
+        if not (isinstance(first, Leaf) and isinstance(second, Leaf)):
+            return
+        ahead, behind = self.texts[first.at][-_NUMBER_REACH:], self.texts[second.at][:_NUMBER_REACH]
+        if _NUMERIC.search(ahead) and _NUMERIC.search(behind):
+            self._probe([first.at, second.at], _NUMBER_REACH)
+
+    def _probe(self, run: list[int], reach: int = _BORDER_REACH) -> None:
         run = [place for place in run if self.texts[place]]
         ends: list[int] = []
         for place in run:
             ends.append((ends[-1] if ends else 0) + len(self.texts[place]))
         reaches: list[tuple[int, int]] = []
         for border in ends[:-1]:
-            first, last = max(0, border - _BORDER_REACH), min(ends[-1], border + _BORDER_REACH)
+            first, last = max(0, border - reach), min(ends[-1], border + reach)
             if reaches and first < reaches[-1][1]:
                 reaches[-1] = (reaches[-1][0], last)
             else:
@@ -192,10 +216,19 @@ class Walker:
             return [self.value(item, depth + 1, schema=schema) for item in value]
         if isinstance(value, dict):
             return {
-                self.name(_string(key)): self.value(item, depth + 1, schema=schema)
+                self.name(_string(key)): self._labelled(key, self.value(item, depth + 1, schema=schema))
                 for key, item in value.items()
             }
         raise MaskingRefused("unknown_field_type")
+
+    def _labelled(self, key: str, node: Any) -> Any:
+        """Have a short value looked at beside its key too, where that says what it is."""
+        if isinstance(node, Leaf) and len(value := self.texts[node.at]) <= _SHORT and _TELLING.search(key):
+            before = f'"{key}": "'
+            piece = Piece(len(before), len(before) + len(value), node.at, 0)
+            if value:
+                self.probes.append(Probe(self._place(f'{before}{value}"'), (piece,), labelled=True))
+        return node
 
     def _decoded(self, value: str) -> Any:
         if len(value) > self._chars_left:

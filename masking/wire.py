@@ -1,6 +1,7 @@
-"""The messages between the gateway and a detector process: msgpack behind a four-byte length, over pipes.
+"""The messages between the gateway, the nursery and a detector process, in msgpack.
 
-Text goes in; only places and types come out.
+Over a worker's pipes each stands behind a four-byte length: text goes in, only places and types come out. Over the
+nursery's line, which keeps messages apart, they go bare: no text goes that way.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ MAX_FRAME = 256 * 1024 * 1024
 
 
 class Setup(msgspec.Struct, frozen=True, tag=True):
-    """First message to the child: the layers wanted beyond those that always look, and what they are told."""
+    """First message to the nursery, with the gateway's process file: the layers wanted beyond those that always look,
+    and what they are told."""
 
     layers: tuple[str, ...] = ()
     options: LayerOptions = LayerOptions()
@@ -32,7 +34,7 @@ class Task(msgspec.Struct, frozen=True, tag=True):
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
-    """The answer to Setup, once the detectors are loaded. For the fields see `detector.Detector`."""
+    """A worker is there, and its process file with it. For the fields see `detector.Detector`."""
 
     detector_version: str
     layers: tuple[str, ...] = ()
@@ -48,11 +50,15 @@ class Found(msgspec.Struct, frozen=True, tag=True):
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
-    """A detector raised on task `id`. `error` is the exception's class name, never its message."""
+    """A detector raised on task `id`, or, as number 0, there is no worker. `error` is the exception's class name, never
+    its message."""
 
     id: int
     error: str
 
+
+FORK = b"fork"
+"""To the nursery, with the reading end of the tasks, the writing end of the answers and a line for the reply."""
 
 Question = Setup | Task
 Answer = Ready | Found | Failed
@@ -62,8 +68,12 @@ _questions: msgspec.msgpack.Decoder[Question] = msgspec.msgpack.Decoder(Question
 _answers: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
 
 
+def packed(message: Question | Answer) -> bytes:
+    return _encoder.encode(message)
+
+
 def frame(message: Question | Answer) -> bytes:
-    body = _encoder.encode(message)
+    body = packed(message)
     return LENGTH.pack(len(body)) + body
 
 

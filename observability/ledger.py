@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from weighbridge.config.clock import Clock
+from weighbridge.observability.egress_chain import ChainBroken, read_tip
 from weighbridge.observability.ledger_inbox import Row, prepare
 from weighbridge.observability.ledger_limit import WaitLimit
-from weighbridge.observability.ledger_schema import MIGRATIONS, recover
+from weighbridge.observability.ledger_schema import migrations, recover
 from weighbridge.observability.ledger_writer import LedgerUnavailable, LedgerWriter
 from weighbridge.observability.records import Attempt, Completion, Egress, Intent, Progress
 from weighbridge.observability.spool_lock import SpoolBusy, SpoolLock
@@ -48,6 +49,7 @@ class Ledger:
         path: Path,
         *,
         clock: Clock,
+        chain_key: bytes,
         max_pending: int = 100_000,
         retry_s: float = 0.5,
         busy_s: float = 0.25,
@@ -57,6 +59,7 @@ class Ledger:
         """Open the spool at `path`, create it if need be, and close what a dead gateway left open as `lost`.
 
         Args:
+            chain_key: signs the chain over the egress rows; see `egress_chain`.
             max_pending: rows kept in memory at most while the disk refuses them; then the oldest are dropped.
             retry_s: seconds between tries to write again while nothing new comes in.
             busy_s: seconds a commit of a healthy ledger waits for another process that holds the file.
@@ -69,11 +72,12 @@ class Ledger:
         """
         lock = SpoolLock.take(path)
         try:
-            conn = open_database(path, MIGRATIONS, synchronous="NORMAL")
+            conn = open_database(path, migrations(chain_key), synchronous="NORMAL")
             try:
                 with transaction(conn):
                     recovered = recover(conn, clock.wall_ns())
                 prepare(conn)
+                _tell_head(conn)
             except sqlite3.Error as exc:
                 conn.close()
                 raise DatabaseUnusable(f"{path}: cannot be written ({exc})") from exc
@@ -85,7 +89,14 @@ class Ledger:
             log.warning("%d requests were left open by the last gateway and are recorded as lost", total)
         if metrics is not None:
             metrics.requests_lost(recovered)
-        writer = LedgerWriter(conn, max_pending=max_pending, retry_s=retry_s, busy_s=busy_s, metrics=metrics)
+        writer = LedgerWriter(
+            conn,
+            chain_key=chain_key,
+            max_pending=max_pending,
+            retry_s=retry_s,
+            busy_s=busy_s,
+            metrics=metrics,
+        )
         return cls(lock, writer, total, hang_s)
 
     def intent(self, row: Intent) -> asyncio.Future[None]:
@@ -148,3 +159,16 @@ class Ledger:
         if not future.done():
             self._limit.watch(row, future)
         return future
+
+
+def _tell_head(conn: sqlite3.Connection) -> None:
+    """The head goes to the log, which is kept elsewhere: against it a chain that was cut short can be told."""
+    try:
+        tip = read_tip(conn)
+    except ChainBroken:
+        log.error(
+            "the last egress row is damaged: nothing can leave until the record is repaired or moved away"
+        )
+        return
+    if tip.seq:
+        log.info("egress record: %d rows, head %s", tip.seq, tip.link.hex())

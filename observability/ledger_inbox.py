@@ -17,9 +17,13 @@ from typing import Final
 
 import msgspec
 
+from weighbridge.observability.egress_chain import ChainedEgress
 from weighbridge.observability.records import Attempt, Completion, Egress, Intent, Progress
 
 Row = Intent | Progress | Attempt | Completion | Egress
+"""What is handed over."""
+Stored = Intent | Progress | Attempt | Completion | ChainedEgress
+"""What the tables take."""
 
 _RENAMED: Final[dict[tuple[type[msgspec.Struct], str], str]] = {(Intent, "road"): "road_decided"}
 """Fields whose column has another name; a completion has a `road` too."""
@@ -47,7 +51,7 @@ _KINDS: Final[dict[type[msgspec.Struct], int]] = {
     Progress: 2,
     Attempt: 3,
     Completion: 4,
-    Egress: 5,
+    ChainedEgress: 5,
 }
 
 _ACTIONS: Final[dict[type[msgspec.Struct], str]] = {
@@ -58,7 +62,7 @@ _ACTIONS: Final[dict[type[msgspec.Struct], str]] = {
     Attempt: f"{_insert(Attempt, 'attempts')} ON CONFLICT (request_id, n) DO NOTHING",
     Completion: _upsert(Completion, unless="outcome"),
     # No conflict clause: an id that is already there is refused, and then nothing leaves under it.
-    Egress: _insert(Egress, "egress"),
+    ChainedEgress: _insert(ChainedEgress, "egress"),
 }
 
 _PUT: Final = (
@@ -78,7 +82,7 @@ def prepare(conn: sqlite3.Connection) -> None:
         )
 
 
-def put(conn: sqlite3.Connection, rows: Iterable[Row]) -> None:
+def put(conn: sqlite3.Connection, rows: Iterable[Stored]) -> None:
     """Write `rows` in their order, all or none; a transaction of its own unless one is open.
 
     Raises:

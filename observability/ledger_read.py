@@ -9,7 +9,10 @@ from urllib.parse import quote
 
 import msgspec
 
-_FLAGS = ("stream", "tokens_exact")
+LEDGER_FILE = "ledger.sqlite3"
+"""The spool's name in the state folder."""
+
+_FLAGS = ("stream", "tokens_exact", "adopted")
 _JSON = ("reasons", "entities")
 
 
@@ -38,8 +41,22 @@ def attempts(conn: sqlite3.Connection, request_id: str | None = None) -> list[di
 
 
 def egress(conn: sqlite3.Connection, request_id: str | None = None) -> list[dict[str, Any]]:
-    """What was sent outwards, in order of its ids; for one request or for all."""
-    return _rows(conn, "SELECT * FROM egress", request_id, "egress_id")
+    """What was sent outwards, in the order of writing; for one request or for all."""
+    return _rows(conn, "SELECT * FROM egress", request_id, "seq")
+
+
+def egress_page(
+    conn: sqlite3.Connection, after: int, limit: int
+) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+    """At most `limit` egress rows from the one after number `after`, and the last of all; None without rows.
+
+    Both are of one moment. Takes as long at a million rows as at ten.
+    """
+    conn.execute("BEGIN")
+    page = conn.execute("SELECT * FROM egress WHERE seq > ? ORDER BY seq LIMIT ?", (after, limit)).fetchall()
+    last = conn.execute("SELECT * FROM egress ORDER BY seq DESC LIMIT 1").fetchone()
+    conn.execute("COMMIT")
+    return [_row(row) for row in page], None if last is None else _row(last)
 
 
 def _rows(conn: sqlite3.Connection, select: str, request_id: str | None, order: str) -> list[dict[str, Any]]:

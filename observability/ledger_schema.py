@@ -4,39 +4,68 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
+from functools import partial
 from typing import Final
 
-MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
-    (
-        # Columns are nullable but for the keys: a request whose intent was lost still gets its completion.
-        """CREATE TABLE requests (
-            request_id TEXT PRIMARY KEY NOT NULL,
-            admitted_ns INTEGER, tenant TEXT, key_id TEXT, model_requested TEXT, stream INTEGER,
-            road_decided TEXT, score REAL, task TEXT, policy_version TEXT, calibration_version TEXT, reasons TEXT,
-            ended_ns INTEGER, outcome TEXT, status INTEGER, road TEXT, attempts INTEGER,
-            prompt_tokens INTEGER, cached_tokens INTEGER, completion_tokens INTEGER, tokens_exact INTEGER,
-            queue_ms REAL, ttft_ms REAL, total_ms REAL, error_code TEXT
-        ) WITHOUT ROWID""",
-        # Finds what a dead gateway left open without reading the whole history.
-        "CREATE INDEX requests_open ON requests (request_id) WHERE outcome IS NULL",
-        """CREATE TABLE attempts (
-            request_id TEXT NOT NULL, n INTEGER NOT NULL,
-            road TEXT, started_ns INTEGER, ended_ns INTEGER, outcome TEXT,
-            prompt_tokens INTEGER, cached_tokens INTEGER, completion_tokens INTEGER,
-            queue_ms REAL, egress_id TEXT,
-            PRIMARY KEY (request_id, n)
-        ) WITHOUT ROWID""",
-        """CREATE TABLE egress (
-            egress_id TEXT PRIMARY KEY NOT NULL, request_id TEXT NOT NULL, attempt INTEGER NOT NULL,
-            at_ns INTEGER NOT NULL, endpoint TEXT NOT NULL, reason TEXT NOT NULL,
-            body_hash TEXT NOT NULL, body_bytes INTEGER NOT NULL, entities TEXT NOT NULL,
-            policy_version TEXT NOT NULL, detector_version TEXT NOT NULL
-        ) WITHOUT ROWID""",
-        "CREATE INDEX egress_by_request ON egress (request_id, attempt)",
-        # Written to find out whether a broken disk takes writes again.
-        "CREATE TABLE probe (id INTEGER PRIMARY KEY CHECK (id = 1), tried INTEGER NOT NULL)",
-    ),
+from weighbridge.observability.egress_chain import adopt
+from weighbridge.observability.sqlite_file import Statement
+
+_TABLES: Final = (
+    # Columns are nullable but for the keys: a request whose intent was lost still gets its completion.
+    """CREATE TABLE requests (
+        request_id TEXT PRIMARY KEY NOT NULL,
+        admitted_ns INTEGER, tenant TEXT, key_id TEXT, model_requested TEXT, stream INTEGER,
+        road_decided TEXT, score REAL, task TEXT, policy_version TEXT, calibration_version TEXT, reasons TEXT,
+        ended_ns INTEGER, outcome TEXT, status INTEGER, road TEXT, attempts INTEGER,
+        prompt_tokens INTEGER, cached_tokens INTEGER, completion_tokens INTEGER, tokens_exact INTEGER,
+        queue_ms REAL, ttft_ms REAL, total_ms REAL, error_code TEXT
+    ) WITHOUT ROWID""",
+    # Finds what a dead gateway left open without reading the whole history.
+    "CREATE INDEX requests_open ON requests (request_id) WHERE outcome IS NULL",
+    """CREATE TABLE attempts (
+        request_id TEXT NOT NULL, n INTEGER NOT NULL,
+        road TEXT, started_ns INTEGER, ended_ns INTEGER, outcome TEXT,
+        prompt_tokens INTEGER, cached_tokens INTEGER, completion_tokens INTEGER,
+        queue_ms REAL, egress_id TEXT,
+        PRIMARY KEY (request_id, n)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE egress (
+        egress_id TEXT PRIMARY KEY NOT NULL, request_id TEXT NOT NULL, attempt INTEGER NOT NULL,
+        at_ns INTEGER NOT NULL, endpoint TEXT NOT NULL, reason TEXT NOT NULL,
+        body_hash TEXT NOT NULL, body_bytes INTEGER NOT NULL, entities TEXT NOT NULL,
+        policy_version TEXT NOT NULL, detector_version TEXT NOT NULL
+    ) WITHOUT ROWID""",
+    "CREATE INDEX egress_by_request ON egress (request_id, attempt)",
+    # Written to find out whether a broken disk takes writes again.
+    "CREATE TABLE probe (id INTEGER PRIMARY KEY CHECK (id = 1), tried INTEGER NOT NULL)",
 )
+
+# `seq` is the table's own order, so that a page of a long record is found at once.
+_CHAINED_EGRESS: Final = """CREATE TABLE egress (
+    seq INTEGER PRIMARY KEY NOT NULL, form INTEGER NOT NULL, key_id TEXT NOT NULL, adopted INTEGER NOT NULL,
+    egress_id TEXT NOT NULL UNIQUE, request_id TEXT NOT NULL, attempt INTEGER NOT NULL,
+    at_ns INTEGER NOT NULL, endpoint TEXT NOT NULL, reason TEXT NOT NULL,
+    body_hash TEXT NOT NULL, body_bytes INTEGER NOT NULL, entities TEXT NOT NULL,
+    policy_version TEXT NOT NULL, detector_version TEXT NOT NULL, chain TEXT NOT NULL
+)"""
+
+VERSION: Final = 2
+"""`PRAGMA user_version` of a file that is up to date."""
+
+
+def migrations(chain_key: bytes) -> tuple[tuple[Statement, ...], ...]:
+    """The steps to today's schema, for `open_database`. Egress rows that have no chain yet get one with the key."""
+    return (
+        _TABLES,
+        (
+            "ALTER TABLE egress RENAME TO egress_before",
+            _CHAINED_EGRESS,
+            partial(adopt, key=chain_key),
+            "DROP TABLE egress_before",
+            "CREATE INDEX egress_by_request ON egress (request_id, attempt)",
+        ),
+    )
+
 
 PROBE: Final = "INSERT INTO probe VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET tried = tried + 1"
 

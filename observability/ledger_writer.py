@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from weighbridge.observability import ledger_inbox
+from weighbridge.observability.egress_chain import Tip, read_tip, seal
 from weighbridge.observability.ledger_backlog import Backlog, Key, UsageRow, key_of
-from weighbridge.observability.ledger_inbox import Row
+from weighbridge.observability.ledger_inbox import Row, Stored
 from weighbridge.observability.ledger_schema import PROBE
 from weighbridge.observability.ledger_stall import Stall
 from weighbridge.observability.records import Egress, Intent, Progress
@@ -42,6 +43,7 @@ class LedgerWriter:
 
     Args:
         conn: an open connection; the writer closes it.
+        chain_key: signs the chain over the egress rows.
         max_pending: rows held at most in the queue, and again in the backlog.
         retry_s: seconds between tries while the disk refuses and nothing new comes in.
         busy_s: seconds a commit waits for another process that holds the file; none while the disk refuses.
@@ -51,12 +53,15 @@ class LedgerWriter:
         self,
         conn: sqlite3.Connection,
         *,
+        chain_key: bytes,
         max_pending: int,
         retry_s: float,
         busy_s: float,
         metrics: Metrics | None,
     ) -> None:
         self._conn = conn
+        self._chain_key = chain_key
+        self._tip: Tip | None = None
         self._max_pending = max_pending
         self._retry_s = retry_s
         self._busy_s = busy_s
@@ -217,23 +222,39 @@ class LedgerWriter:
         self._set_busy_timeout()
         if not self._takes_rows:
             self._conn.execute(PROBE)
+        # Unknown until the commit has worked: after any doubt the file itself says where the chain ends.
+        tip, self._tip = self._tip, None
         try:
-            ledger_inbox.put(self._conn, rows)
+            self._tip = self._put(rows, tip)
             return []
         except Exception as exc:
             if _disk(exc):
                 raise
         refused: list[Row] = []
+        tip = None
         with transaction(self._conn):
             for row in rows:
                 try:
-                    ledger_inbox.put(self._conn, (row,))
+                    tip = self._put((row,), tip)
                 except Exception as exc:
                     if _disk(exc):
                         raise
                     log.error("the ledger cannot hold a %s row: %s", type(row).__name__, type(exc).__name__)
                     refused.append(row)
+        self._tip = tip
         return refused
+
+    def _put(self, rows: Sequence[Row], tip: Tip | None) -> Tip | None:
+        """Write `rows`, the egress rows tied to the chain that ends in `tip`; returns where it ends then."""
+        stored: list[Stored] = []
+        for row in rows:
+            if isinstance(row, Egress):
+                chained, tip = seal(row, tip or read_tip(self._conn), self._chain_key)
+                stored.append(chained)
+            else:
+                stored.append(row)
+        ledger_inbox.put(self._conn, stored)
+        return tip
 
     def _synchronise(self, *, full: bool) -> None:
         """What leaves must be on the disk itself; the rest need only survive this process."""

@@ -30,19 +30,32 @@ EGRESS_OUTCOMES: Final = (
     "cancelled",
     "ledger_unavailable",
     "seal_broken",
+    "switched_off",
+    "pinned",
     OTHER,
 )
 MASKING_REASONS: Final = (
     "placeholder_shaped_input",
     "not_text",
     "too_large",
-    "detector_failed",
-    "timeout",
-    "overloaded",
     "unknown_field_type",
     "bad_arguments",
     "key_hit",
     "number",
+    "blocked_term",
+    "free_text",
+    "no_name_detector",
+    "refused_type",
+    "many_people",
+    "credentials",
+    "encoded",
+    "mixed_script",
+    "language",
+    "second_look",
+    "known_values",
+    "detector_failed",
+    "timeout",
+    "overloaded",
     "internal",
     OTHER,
 )
@@ -123,6 +136,9 @@ class Metrics(PoolMetrics):
             "egress_total",
             "Outward requests by how they ended.",
             Family(Counter, {"outcome": EGRESS_OUTCOMES}),
+        )
+        self.egress_switched_off = add(
+            "egress_switched_off", "1 while the kill switch lets nothing leave.", Gauge()
         )
         self.masking_refusals_total = add(
             "masking_refusals_total",

@@ -84,7 +84,10 @@ class Completion(msgspec.Struct, frozen=True):
 
 
 class Egress(msgspec.Struct, frozen=True):
-    """One outward request. Durable before its first byte leaves; keeps a keyed hash of the bytes, never them."""
+    """One outward request. Durable before its first byte leaves; keeps a keyed hash of the bytes, never them.
+
+    The table holds it with a sequence number, tied to the row before: see `egress_chain`.
+    """
 
     egress_id: str
     request_id: str
@@ -92,7 +95,8 @@ class Egress(msgspec.Struct, frozen=True):
     at_ns: int
     endpoint: str
     reason: str
-    """Why it left: `score`, `task`, `explicit`, `queue_lock_timeout`, `worker_lost`, `window`."""
+    """Why it left: `score`, `task`, `explicit`, `queue_lock_timeout`, `worker_lost`, `window`, `escalation`,
+    `shadow`."""
     body_hash: str
     body_bytes: int
     entities: dict[str, int]

@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from weighbridge.config.errors import ConfigError
+
+Statement = str | Callable[[sqlite3.Connection], None]
+"""A part of a migration: SQL, or a function that does what SQL cannot, in the same transaction."""
 
 BUSY_TIMEOUT_S = 2.0
 """Seconds a statement waits for another process (a backup, a `sqlite3` shell) that holds the file."""
@@ -18,7 +21,9 @@ class DatabaseUnusable(ConfigError):
     """The file cannot be opened, is not ours, or is newer than this program. `str()` is one line."""
 
 
-def open_database(path: Path, migrations: Sequence[Sequence[str]], *, synchronous: str) -> sqlite3.Connection:
+def open_database(
+    path: Path, migrations: Sequence[Sequence[Statement]], *, synchronous: str
+) -> sqlite3.Connection:
     """Open `path` for writing, create it if need be, and bring its schema up to date.
 
     The file and SQLite's side files get mode 0600; missing folders get 0700. The connection is in autocommit
@@ -81,7 +86,7 @@ def _make_private(path: Path) -> None:
         os.close(folder)
 
 
-def _migrate(conn: sqlite3.Connection, path: Path, migrations: Sequence[Sequence[str]]) -> None:
+def _migrate(conn: sqlite3.Connection, path: Path, migrations: Sequence[Sequence[Statement]]) -> None:
     version = _user_version(conn)
     if version > len(migrations):
         raise DatabaseUnusable(
@@ -92,7 +97,10 @@ def _migrate(conn: sqlite3.Connection, path: Path, migrations: Sequence[Sequence
     for step in range(version, len(migrations)):
         with transaction(conn):
             for statement in migrations[step]:
-                conn.execute(statement)
+                if isinstance(statement, str):
+                    conn.execute(statement)
+                else:
+                    statement(conn)
             conn.execute(f"PRAGMA user_version={step + 1}")
 
 

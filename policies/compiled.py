@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from weighbridge.config.roads import COMMERCIAL, LOCAL_8B, LOCAL_70B, Road
+from weighbridge.policies.leaving import Leaving
 from weighbridge.policies.schema import BY_SCORE, Egress, Overflow, PolicyDocument, TaskRow
 from weighbridge.policies.tasks import TASKS, Task
 
@@ -70,9 +71,10 @@ class Policy:
     """Where a request goes that got no slot in time; a local tier only if a slot is free there at that moment."""
     drain_s: float
     """Seconds to read on at most when the caller of a commercial answer has left; 0 ends the connection at once."""
+    leaving: Leaving
+    """Which requests may leave at all, and what is asked of their text."""
     _content: str
     _rows: Mapping[Task, _Row]
-    _closed: frozenset[str]
     _waits: Mapping[str, int]
     _batch: frozenset[str]
 
@@ -110,7 +112,7 @@ class Policy:
 
     def egress_for(self, tenant: str) -> Egress:
         """What may leave of this tenant's requests; a tenant can only be stricter than the policy."""
-        return "never" if tenant in self._closed else self.egress
+        return "never" if self.leaving.never(tenant) else self.egress
 
     def queue_lock_timeout_ms_for(self, tenant: str) -> int:
         """How long this tenant's requests wait for a slot, in milliseconds; never longer than the general wait."""
@@ -140,9 +142,9 @@ def compile_policy(document: PolicyDocument) -> Policy:
         explicit_local=document.explicit_local,
         overflow_order=tuple(document.overflow_order),
         drain_s=document.on_disconnect.drain_s if document.on_disconnect.commercial == "drain" else 0.0,
+        leaving=Leaving.of(document),
         _content=content,
         _rows=MappingProxyType({task: _Row.of(task, row) for task, row in document.tasks.items()}),
-        _closed=frozenset(name for name, rule in document.tenants.items() if rule.egress == "never"),
         _waits=MappingProxyType(
             {
                 name: rule.queue_lock_timeout_ms
@@ -158,7 +160,8 @@ def _canonical(document: PolicyDocument) -> str:
     """The document as JSON in one fixed order, so that comments, order and spelled-out defaults change no version."""
     data = document.model_dump(mode="json", exclude_none=True)
     data["tasks"] = {task: data["tasks"][task] for task in TASKS if task in data["tasks"]}
-    data["tenants"] = {name: data["tenants"][name] for name in sorted(data["tenants"])}
+    for rules in ("tenants", "keys"):
+        data[rules] = {name: data[rules][name] for name in sorted(data[rules])}
     return json.dumps(data, separators=(",", ":"), allow_nan=False)
 
 

@@ -17,8 +17,8 @@ from weighbridge.policies.schema import (
     MIN_QUEUE_LOCK_MS,
     Bounds,
     PolicyDocument,
-    Strict,
 )
+from weighbridge.policies.strict import Strict
 
 MAX_REASON = 500
 

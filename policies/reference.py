@@ -52,8 +52,8 @@ Unknown keys, keys given twice, numbers in quotes, anchors, aliases and tags are
 4. A row's `band` holds the score where the task belongs; with `by-score` the bounds then see the held score. `at_most`
    and `at_least` include their number, `below` does not. The score as it was weighed is recorded beside it, and the row
    as a reason.
-5. `egress` comes last: where nothing may leave, or the settings hold no commercial endpoint, a request for `commercial`
-   is answered by the best local tier, and its record says so.
+5. Whether the request may leave at all comes last: where it may not, or the settings hold no commercial endpoint, a
+   request for `commercial` is answered by the best local tier, and its record says so.
 
 ## Where a request goes that gets no slot
 
@@ -67,10 +67,45 @@ cannot drain in that time. Then `overflow_order` says where it goes, first to la
 Where nothing is left, and with an empty list at once, the caller gets 429 with `Retry-After`. A request that names a
 local tier itself goes on only with `explicit_local: overflow`.
 
+## Whether a request may leave at all
+
+It is decided before masking, and anything that is not known is a no. A request stays when
+
+- `egress` is `never` for the policy, its tenant, its API key (`keys`, by the id in `auth.keys`) or its task's row;
+- its data class is none of `data_classes.may_leave`. The class is the strictest of the policy's `default`, the
+  tenant's, the key's, and the one that the caller names in `x-weighbridge-data-class`; a name that is not in `order`
+  stays;
+- its conversation stays: it was pinned, its pin was lost, or the pins cannot be read
+  ([operations](../operations.md#conversations-that-stay));
+- the kill switch is thrown ([operations](../operations.md#switching-egress-off)).
+
+Then its text is looked at. It stays, with a reason code and no word of it in any answer or log, when it holds a term or
+a marking of `blocked`, a kind of value in `refuse`, data of more than `max_people` people or more than `max_chars`
+characters; where `free_text` is `refuse`, when it holds prose; and for all else that masking finds unsafe.
+
+For a request whose text is the reason, `on_refusal` says what happens:
+
+- `local`: a local tier may still serve it in the time it has. One that it left early, because the queue was predicted
+  to be too long, is asked once more.
+- `reject`: it is answered at once.
+
+| what happened | answer |
+|---|---|
+| it was to leave and may not, no local tier can serve it, or `reject` | 403 `egress_refused`, no `Retry-After` |
+| the local tiers are busy, and it may not leave | 429 with `Retry-After`; 503 `no_capacity` where they are down |
+| masking cannot look at the moment, and no local tier can serve | 503 `masking_unavailable`, with `Retry-After` |
+
+`blocked.words` are found wherever they stand. `blocked.patterns` are regular expressions; the shipped ones find
+document markings in capitals (`CONFIDENTIAL`), alone on a line, in brackets or after a label, and leave the same words
+in a sentence alone. All of it together has `blocked.time_limit_ms` for one request; a search that takes longer counts
+as found. A pattern that cannot be compiled, or that matches the empty text, is refused with the file's line.
+
 ## Words for the record
 
 Reasons are short sentences that stay the same from version to version: `score 0.412 < 0.450`,
-`task classification: local-8b, at most 0.30`.
+`task classification: local-8b, at most 0.30`. What keeps a request in is among them: `data class restricted`,
+`data class not known`, `task code: egress never`, `egress never for this key`, `conversation pinned local`,
+`egress switched off`.
 """
 
 _CHANGES = """\
@@ -103,9 +138,9 @@ def render() -> str:
     parts = [
         _INTRO,
         "## Fields\n",
-        _fields(PolicyDocument, {"tasks": "<task>", "tenants": "<tenant>"}),
-        "A tenant can only be stricter than the policy. If an admin later shortens the general wait below a tenant's, "
-        "the shorter one counts.\n",
+        _fields(PolicyDocument, {"tasks": "<task>", "tenants": "<tenant>", "keys": "<key>"}),
+        "A tenant or key can only be stricter than the policy. If an admin later shortens the general wait below a "
+        "tenant's, the shorter one counts.\n",
         "## Tasks and the shipped rows\n",
         table(("Task", "What it is", "Road", "Band"), [_task(task, default) for task in TASKS]),
         "`on-prem-only` has the same rows with `egress: never` and `overflow_order: [higher-local, lower-local]`.\n",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 from weighbridge.config.legal import NAME_LEGAL, NAME_PATTERN
 from weighbridge.config.problems import wrong
+from weighbridge.policies.outward import Outward, Stricter
+from weighbridge.policies.strict import Strict
 from weighbridge.policies.tasks import Task
 
 Egress = Literal["masked", "never"]
@@ -18,14 +20,6 @@ Overflow = Literal["higher-local", "lower-local", "commercial"]
 MIN_QUEUE_LOCK_MS = 1
 MAX_QUEUE_LOCK_MS = 600_000
 MAX_DRAIN_S = 600
-
-
-class Strict(BaseModel):
-    """What all parts of a policy share."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, hide_input_in_errors=True
-    )
 
 
 class Bounds(Strict):
@@ -80,6 +74,11 @@ class TaskRow(Strict):
         description="Road of this task whatever its score is, or `by-score` for the general bounds."
     )
     band: Band | None = Field(default=None, description="Band the score of this task is held in.")
+    egress: Literal["never"] | None = Field(
+        default=None,
+        description="`never`: no request of this task leaves; `commercial` is then the best local tier.",
+        json_schema_extra={"legal": "never, or left out (a task may only be stricter)"},
+    )
 
     @model_validator(mode="after")
     def _not_against_itself(self) -> TaskRow:
@@ -108,14 +107,9 @@ class OnDisconnect(Strict):
     )
 
 
-class TenantRule(Strict):
+class TenantRule(Stricter):
     """What is stricter for one tenant."""
 
-    egress: Literal["never"] | None = Field(
-        default=None,
-        description="`never`: nothing of this tenant leaves. A tenant cannot open what the policy closes.",
-        json_schema_extra={"legal": "never, or left out (a tenant may only be stricter)"},
-    )
     queue_lock_timeout_ms: int | None = Field(
         default=None,
         ge=MIN_QUEUE_LOCK_MS,
@@ -129,7 +123,11 @@ class TenantRule(Strict):
     )
 
 
-TenantName = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
+class KeyRule(Stricter):
+    """What is stricter for one API key."""
+
+
+RuleName = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
 
 
 def _only_int(version: object) -> object:
@@ -176,9 +174,17 @@ class PolicyDocument(Strict):
     tasks: dict[Task, TaskRow] = Field(
         default_factory=dict, description="Rows by task; a task without a row goes by score."
     )
-    tenants: dict[TenantName, TenantRule] = Field(
+    outward: Outward = Field(
+        default_factory=Outward, description="What keeps a request in that the roads would let out."
+    )
+    tenants: dict[RuleName, TenantRule] = Field(
         default_factory=dict,
         description="Stricter rules by tenant.",
+        json_schema_extra={"keys": NAME_LEGAL},
+    )
+    keys: dict[RuleName, KeyRule] = Field(
+        default_factory=dict,
+        description="Stricter rules by the id of an API key (`auth.keys`).",
         json_schema_extra={"keys": NAME_LEGAL},
     )
 
@@ -190,8 +196,11 @@ class PolicyDocument(Strict):
         return self
 
     @model_validator(mode="after")
-    def _tenants_only_stricter(self) -> PolicyDocument:
+    def _rules_only_stricter(self) -> PolicyDocument:
+        for key, stricter in self.keys.items():
+            stricter.check(("keys", key), self.outward)
         for name, rule in self.tenants.items():
+            rule.check(("tenants", name), self.outward)
             asked = rule.queue_lock_timeout_ms
             if asked is not None and asked > self.queue_lock_timeout_ms:
                 raise wrong(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+
+_FIRST_TURN: Final = ("system", "developer", "user")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,8 @@ class Admitted:
         admitted_ns: UTC nanoseconds at admission.
         max_queue_ms: milliseconds the caller wants to wait for a slot at most; None leaves it to the policy.
         batch: whether the caller lets interactive requests go first.
+        data_class: class of its data as the caller names it, in small letters; None leaves it to the policy.
+        conversation: the caller's name for the conversation it belongs to; None where it names none.
     """
 
     request_id: str
@@ -34,6 +38,16 @@ class Admitted:
     admitted_ns: int
     max_queue_ms: int | None = None
     batch: bool = False
+    data_class: str | None = None
+    conversation: str | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether an answer was given before: the messages hold a turn that is neither the user's nor the system's."""
+        messages = self.body.get("messages")
+        return isinstance(messages, list) and any(
+            isinstance(message, dict) and message.get("role") not in _FIRST_TURN for message in messages
+        )
 
 
 class ClientGone(Exception):

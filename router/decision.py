@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
 from weighbridge.config.errors import ApiError
 from weighbridge.config.roads import AUTO, COMMERCIAL, LOCAL_70B, LOCAL_ROADS, Road
 from weighbridge.policies.compiled import Policy
+from weighbridge.policies.leaving import NEVER
 from weighbridge.router.difficulty.score import CALIBRATION_VERSION, Assessment
+from weighbridge.state.pins import PinState
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -25,6 +28,13 @@ class Facts(msgspec.Struct, frozen=True):
     """How long the caller wants to wait for a slot at most."""
     batch: bool = False
     """The caller lets interactive requests go first."""
+    key_id: str = ""
+    data_class: str | None = None
+    """The class of its data that the caller named, in small letters."""
+    conversation: PinState | None = None
+    """How the conversation stands that the caller named; None where it named none."""
+    switched_off: bool = False
+    """The kill switch lets nothing leave."""
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -44,7 +54,7 @@ class Decision(msgspec.Struct, frozen=True):
     language: str
     reasons: tuple[str, ...]
     may_leave: bool
-    """Both switches are on: the policy says masked and a commercial endpoint is configured."""
+    """The policy lets this request leave, nothing else keeps it in, and a commercial endpoint is configured."""
     egress_reason: str
     """Why it would leave if `road` is commercial: `score`, `task` or `explicit`."""
     queue_lock_timeout_ms: int
@@ -57,6 +67,29 @@ class Decision(msgspec.Struct, frozen=True):
     """Seconds a commercial answer is read on after its caller has left; 0 ends it at once."""
     policy_version: str
     calibration_version: str
+    on_refusal: Literal["local", "reject"] = "local"
+    """What becomes of it when it may not leave as it stands: a local tier may still serve it, or nobody."""
+
+
+def why_not(weight: Assessment, policy: Policy, facts: Facts) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Why the request does not leave.
+
+    Returns:
+        What the policy has against it, and what else keeps it in. The first lies in the request and lasts: a
+        conversation that was kept in for it stays local for good.
+    """
+    lasting = policy.leaving.why_not(facts.tenant, facts.key_id, weight.task, facts.data_class)
+    other = [] if facts.conversation in (None, "open") else [_CONVERSATION[facts.conversation]]
+    if facts.switched_off:
+        other.append("egress switched off")
+    return lasting, tuple(other)
+
+
+_CONVERSATION: Mapping[PinState | None, str] = {
+    "local": "conversation pinned local",
+    "lost": "conversation pin lost: pinned local",
+    "unreadable": "conversation pins not readable",
+}
 
 
 def decide(model: str, weight: Assessment, policy: Policy, facts: Facts) -> Decision:
@@ -66,18 +99,19 @@ def decide(model: str, weight: Assessment, policy: Policy, facts: Facts) -> Deci
         ApiError: 403 for an explicit commercial road that is closed, 404 for a tier that is not here, 503
             when there is no road at all.
     """
-    egress = policy.egress_for(facts.tenant)
-    may_leave = egress == "masked" and facts.commercial_configured
+    lasting, other = why_not(weight, policy, facts)
+    closed = (*lasting, *other)
+    may_leave = not closed and facts.commercial_configured
     if model == AUTO:
         placed = policy.place(weight.task, weight.score, facts.tenant)
-        road, moved = _reachable(placed.road, facts.local_roads, may_leave, egress)
+        road, moved = _reachable(placed.road, facts.local_roads, may_leave, closed)
         alternates = _alternates(road, facts.local_roads, may_leave)
         overflow = _overflow(road, policy.overflow_order, facts.local_roads, may_leave)
         reasons = (*placed.reasons, *moved)
         clamped = placed.clamped_score
         egress_reason: str = placed.decided_by
     else:
-        road = _explicit(model, facts, egress)
+        road = _explicit(model, facts, closed)
         may_move = policy.explicit_local == "overflow" and road in LOCAL_ROADS
         alternates = (COMMERCIAL,) if may_move and may_leave else ()
         overflow = _overflow(road, policy.overflow_order, facts.local_roads, may_leave) if may_move else ()
@@ -97,7 +131,8 @@ def decide(model: str, weight: Assessment, policy: Policy, facts: Facts) -> Deci
         clamped_score=clamped,
         task=weight.task,
         language=weight.language,
-        reasons=(*_wishes(facts), *reasons),
+        # What holds for the policy or the tenant as a whole is told only where it moved the request.
+        reasons=(*_wishes(facts), *(why for why in closed if why != NEVER), *reasons),
         may_leave=may_leave,
         egress_reason=egress_reason,
         queue_lock_timeout_ms=wait_ms if facts.max_queue_ms is None else min(wait_ms, facts.max_queue_ms),
@@ -106,20 +141,23 @@ def decide(model: str, weight: Assessment, policy: Policy, facts: Facts) -> Deci
         drain_s=policy.drain_s,
         policy_version=policy.version,
         calibration_version=CALIBRATION_VERSION,
+        on_refusal=policy.leaving.on_refusal,
     )
 
 
 def _reachable(
-    wanted: Road, local: tuple[Road, ...], may_leave: bool, egress: str
+    wanted: Road, local: tuple[Road, ...], may_leave: bool, closed: tuple[str, ...]
 ) -> tuple[Road, tuple[str, ...]]:
     """`wanted`, or the best road there is instead, with the reason in words."""
     if wanted == COMMERCIAL:
         if may_leave:
             return wanted, ()
-        why = "egress never" if egress == "never" else "no commercial endpoint configured"
-        if not local:
-            raise ApiError(503, f"No road is open: {why}.", type="server_error", code="no_road")
-        return local[-1], (f"{why}: best local tier {local[-1]}",)
+        why = closed[0] if closed else "no commercial endpoint configured"
+        if local:
+            return local[-1], (f"{why}: best local tier {local[-1]}",)
+        if closed:
+            raise egress_refused(why, "there is no local model here")
+        raise ApiError(503, f"No road is open: {why}.", type="server_error", code="no_road")
     if wanted in local:
         return wanted, ()
     why = f"no {wanted} tier here"
@@ -161,16 +199,21 @@ def _overflow(
     return tuple(roads)
 
 
-def _explicit(model: str, facts: Facts, egress: str) -> Road:
+def egress_refused(why: str, what: str, param: str | None = None) -> ApiError:
+    """403 without `Retry-After`: coming again does not help. `why` and `what` hold nothing of the request."""
+    return ApiError(
+        403,
+        f"This request may not leave ({why}); {what}.",
+        type="permission_error",
+        code="egress_refused",
+        param=param,
+    )
+
+
+def _explicit(model: str, facts: Facts, closed: tuple[str, ...]) -> Road:
     if model == COMMERCIAL:
-        if egress == "never":
-            raise ApiError(
-                403,
-                "The policy in force lets nothing leave (egress: never); choose a local model or 'auto'.",
-                type="permission_error",
-                code="egress_refused",
-                param="model",
-            )
+        if closed:
+            raise egress_refused(closed[0], "choose a local model or 'auto'", param="model")
         if not facts.commercial_configured:
             raise ApiError(
                 403,

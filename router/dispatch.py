@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
-from weighbridge.commercial.errors import UpstreamFailed, UpstreamRefused
+from weighbridge.commercial.errors import EgressClosed, UpstreamFailed, UpstreamRefused
 from weighbridge.commercial.gate import EgressGate
 from weighbridge.config.clock import Clock
 from weighbridge.config.deadline import Deadline
@@ -21,6 +22,7 @@ from weighbridge.router.account import Account
 from weighbridge.router.admitted import Admitted, ClientGone, Sink
 from weighbridge.router.lifecycle import Lifecycle, Limits
 from weighbridge.router.roads import Roads
+from weighbridge.state.pins import ConversationPins
 
 log = logging.getLogger("weighbridge.router")
 
@@ -46,9 +48,18 @@ class Dispatch:
         request_timeout_s: float,
         limits: Limits,
         commercial: CommercialSettings,
+        pins: ConversationPins,
+        switched_off: Callable[[], bool],
     ) -> None:
         self._roads = Roads(
-            pool=pool, policies=policies, masker=masker, gate=gate, commercial=commercial, metrics=metrics
+            pool=pool,
+            policies=policies,
+            masker=masker,
+            gate=gate,
+            commercial=commercial,
+            metrics=metrics,
+            pins=pins,
+            switched_off=switched_off,
         )
         self._limits = limits
         self._ledger = ledger
@@ -99,6 +110,8 @@ class Dispatch:
         """Count what went wrong on the way out."""
         if isinstance(exc, MaskingRefused):
             self._metrics.masking_refusals_total.labels(exc.reason).inc()
+        elif isinstance(exc, EgressClosed):
+            self._metrics.egress_total.labels(exc.by).inc()
         elif isinstance(exc, UpstreamFailed):
             self._metrics.egress_total.labels(exc.kind).inc()
         elif isinstance(exc, UpstreamRefused):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from weighbridge.commercial.errors import UpstreamFailed, UpstreamRefused
+from weighbridge.commercial.errors import ClosedBy, EgressClosed, UpstreamFailed, UpstreamRefused
 from weighbridge.config.errors import ApiError, ContextLengthExceeded
 from weighbridge.config.roads import COMMERCIAL, LOCAL_ROADS, Road
 from weighbridge.masking.errors import PASSING, MaskingRefused, Reason
@@ -16,7 +17,9 @@ from weighbridge.observability.ledger import LedgerUnavailable
 from weighbridge.pool.engine import EngineOverloaded, EngineUnavailable
 from weighbridge.pool.slot_lock import NoFreeSlot, QueueFull, QueueLockTimeout, WaitTooLong
 from weighbridge.pool.worker import TierNotReady
-from weighbridge.router.decision import Decision
+from weighbridge.router.decision import Decision, egress_refused
+
+log = logging.getLogger("weighbridge.router")
 
 
 class EmptyAnswer(Exception):
@@ -58,6 +61,9 @@ _CONTENDED: Final[Mapping[type[ApiError], str]] = {
 }
 
 
+_REFUSED: Final = ("masking_refused", "egress_closed")
+
+
 @dataclass(frozen=True, slots=True)
 class Setback:
     """One attempt that did not serve."""
@@ -65,6 +71,12 @@ class Setback:
     cause: str
     opens: Opens
     error: ApiError
+
+    @property
+    def refused(self) -> bool:
+        """The request was not let out. For it no outward road is open any more, and it may ask a tier again that it
+        left in a hurry."""
+        return self.cause in _REFUSED
 
 
 def setback_of(exc: Exception, decision: Decision) -> Setback:
@@ -83,7 +95,10 @@ def setback_of(exc: Exception, decision: Decision) -> Setback:
         case ContextLengthExceeded():
             return Setback("window", Opens.ANY, exc)
         case MaskingRefused(reason=reason):
-            return Setback("masking_refused", Opens.LOCAL, _refused(decision, reason, retry))
+            opens = Opens.NOTHING if decision.on_refusal == "reject" else Opens.LOCAL
+            return Setback("masking_refused", opens, _refused(decision, reason, retry))
+        case EgressClosed(by=by):
+            return Setback("egress_closed", Opens.LOCAL, _closed(decision, by, retry))
         case LedgerUnavailable():
             return Setback("ledger_unavailable", Opens.LOCAL, _no_record(retry))
         case EmptyAnswer():
@@ -114,12 +129,30 @@ def final_error(setbacks: Sequence[Setback]) -> ApiError:
     cause: coming again would not help it, as it does after a full queue.
     """
     last = setbacks[-1]
+    if last.refused and last.opens is Opens.LOCAL and len(setbacks) > 1 and setbacks[-2].opens is Opens.ANY:
+        return setbacks[-2].error
     if last.cause == "not_ready":
         # Busy, not gone: the caller may come again.
         last = next((setback for setback in setbacks if setback.opens is Opens.OVERFLOW), last)
-    if last.cause == "masking_refused" and len(setbacks) > 1 and setbacks[-2].opens is Opens.ANY:
-        return setbacks[-2].error
+    if last.opens is Opens.OVERFLOW:
+        # What closed the way out besides, with its reason.
+        last = next(
+            (setback for setback in setbacks if setback.refused and setback.error.status == 429), last
+        )
     return last.error
+
+
+def answer_to(exc: Exception, request_id: str, phase: str) -> ApiError:
+    """What the caller is told of whatever ended the request. The others are for the log."""
+    if isinstance(exc, ApiError):
+        return exc
+    if isinstance(exc, TimeoutError):
+        return ApiError(
+            504, "The request took longer than this gateway allows.", type="server_error", code="timeout"
+        )
+    # The type alone: an exception's text may hold a piece of the request.
+    log.error("request %s: unexpected %s in %s", request_id, type(exc).__name__, phase)
+    return ApiError(500, "Something went wrong in the gateway.", type="server_error", code="internal_error")
 
 
 def egress_reason(setback: Setback) -> str:
@@ -154,7 +187,9 @@ def _no_capacity(retry: int) -> ApiError:
 
 
 def _refused(decision: Decision, reason: Reason, retry: int) -> ApiError:
-    if decision.road == COMMERCIAL and reason in PASSING:
+    # Else the local queue was the problem, and it passes: the caller may come again.
+    final = decision.road == COMMERCIAL or decision.on_refusal == "reject"
+    if final and reason in PASSING:
         return ApiError(
             503,
             f"The request could not be masked at the moment ({reason}), so it was not sent.",
@@ -162,17 +197,27 @@ def _refused(decision: Decision, reason: Reason, retry: int) -> ApiError:
             code="masking_unavailable",
             retry_after_s=retry,
         )
-    if decision.road == COMMERCIAL:
+    if final:
         return ApiError(
             403,
             f"The request could not be made safe to leave ({reason}), so it was not sent.",
             type="permission_error",
             code="egress_refused",
         )
-    # The local queue was the problem, and it passes: the caller may come again.
+    return _not_let_out(f"could not be made safe to leave ({reason})", retry)
+
+
+def _closed(decision: Decision, by: ClosedBy, retry: int) -> ApiError:
+    why = "egress switched off" if by == "switched_off" else "conversation pinned local"
+    if decision.road == COMMERCIAL:
+        return egress_refused(why, "it was not sent")
+    return _not_let_out(f"may not leave ({why})", retry)
+
+
+def _not_let_out(why: str, retry: int) -> ApiError:
     return ApiError(
         429,
-        f"The local models are busy, and the request could not be made safe to leave ({reason}).",
+        f"The local models are busy, and the request {why}.",
         type="rate_limit_error",
         code="overflow_not_permitted",
         retry_after_s=retry,

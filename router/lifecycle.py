@@ -12,12 +12,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 from weighbridge.config.clock import Clock
 from weighbridge.config.deadline import Deadline
 from weighbridge.config.errors import ApiError, ContextLengthExceeded, ShuttingDown
 from weighbridge.config.roads import COMMERCIAL, Road
+from weighbridge.policies.compiled import Policy
 from weighbridge.pool.engine import Engine, EngineCall, EngineOverloaded, Trail
 from weighbridge.pool.lease import SlotLease
 from weighbridge.pool.slot_lock import Ask, Priority, QueueLockTimeout
@@ -27,21 +30,14 @@ from weighbridge.router import answer
 from weighbridge.router.account import Account
 from weighbridge.router.admitted import Admitted, ClientGone, Sink
 from weighbridge.router.affinity import affinity_of
+from weighbridge.router.ahead import MaskAhead
 from weighbridge.router.decision import Decision
 from weighbridge.router.delivery import Delivery
 from weighbridge.router.draining import drained
-from weighbridge.router.failover import (
-    EmptyAnswer,
-    Opens,
-    Setback,
-    WorkerLost,
-    egress_reason,
-    final_error,
-    next_road,
-    setback_of,
-)
+from weighbridge.router.failover import EmptyAnswer, Setback, WorkerLost, answer_to, setback_of
 from weighbridge.router.phases import LEGAL, Phase
-from weighbridge.router.roads import Passage, Roads, closing
+from weighbridge.router.roads import Passage, Roads, Weighed, closing
+from weighbridge.router.walk import Walk
 
 log = logging.getLogger("weighbridge.router")
 
@@ -107,6 +103,8 @@ class Lifecycle:
         self._passage: Passage | None = None
         self._trail: Trail | None = None
         """What was streamed so far, where another worker could go on with it."""
+        self._ahead: MaskAhead | None = None
+        """The mask, where the request may have to leave."""
         self._failed_workers: list[str] = []
         """Workers of the present tier that could not serve this request."""
 
@@ -135,10 +133,11 @@ class Lifecycle:
                     await self._delivery.broken(ShuttingDown(), self.request.request_id)
             raise
         except Exception as exc:
-            await self._tell(self._as_answer(exc))
+            await self._tell(answer_to(exc, self.request.request_id, self.phase.value))
         finally:
             # Nothing here suspends: a cancelled request still gives its slot back and leaves its record.
             self._delivery.stop()
+            self._drop_mask()
             self._release()
             self._complete()
 
@@ -162,31 +161,31 @@ class Lifecycle:
         raise error from None
 
     async def _serve(self) -> None:
-        weighed = self._roads.weigh(self.request)
+        weighed = await self._roads.weigh(self.request)
         self._enter(Phase.SCORED)
         self.account.decided(weighed)
         decision = weighed.decide()
-        tried: list[Road] = []
-        setbacks: list[Setback] = []
-        road, reason, wait = decision.road, decision.egress_reason, True
+        walk = Walk(decision)
+        if decision.may_leave:
+            masking = partial(self._roads.mask, self.request, weighed.policy, self._deadline)
+            self._ahead = MaskAhead(masking)
         self._delivery.start_waiting()
         while True:
-            tried.append(road)
-            setback = await self._attempt(road, decision, reason, wait)
+            road = walk.road
+            setback = await self._attempt(road, weighed, walk.reason, walk.wait)
             if setback is None:
                 await self._finish()
                 return
-            setbacks.append(setback)
+            walk.met(setback)
             if self._stays_in_tier(road, setback):
                 self._note(f"{road} lost its worker, trying another")
                 continue
             if self.phase is Phase.COMMITTED:
                 raise setback.error
-            onward = next_road(decision, tried, setback)
+            onward = walk.go_on(self.account.queue_ms)
             self._note(f"{setback.cause} on {road}, {f'moving to {onward}' if onward else 'no road left'}")
             if onward is None:
-                raise final_error(setbacks)
-            road, reason, wait = onward, egress_reason(setback), setback.opens is not Opens.OVERFLOW
+                raise walk.error()
             self._failed_workers.clear()
 
     def _stays_in_tier(self, road: Road, setback: Setback) -> bool:
@@ -206,8 +205,9 @@ class Lifecycle:
         self.account.carry(trail)
         return True
 
-    async def _attempt(self, road: Road, decision: Decision, reason: str, wait: bool) -> Setback | None:
+    async def _attempt(self, road: Road, weighed: Weighed, reason: str, wait: bool) -> Setback | None:
         """Try one road. None: it served. A setback: another road may serve, or another worker go on."""
+        decision = weighed.decide()
         if self.phase is not Phase.COMMITTED:
             self._enter(Phase.QUEUED)
         self.account.try_road(road)
@@ -215,7 +215,7 @@ class Lifecycle:
         outcome = "cancelled"
         try:
             if road == COMMERCIAL:
-                await self._serve_commercial(decision, reason)
+                await self._serve_commercial(decision, weighed.policy, reason)
             else:
                 await self._serve_local(road, decision, wait)
             outcome = "ok"
@@ -246,6 +246,7 @@ class Lifecycle:
                 raise
         lease = self._lease = await self._take_slot(road, decision, wait, going_on)
         self._engine, self._worker = lease.engine, lease.worker
+        self._drop_mask()
         if not going_on:
             self._enter(Phase.GRANTED)
             self._trail = Trail() if request.stream else None
@@ -270,7 +271,9 @@ class Lifecycle:
         asked = self._clock.monotonic()
         try:
             ask = self._ask(tier, decision, wait, going_on)
-            return await tier.lease(ask, decision.task, request.body, request.body_bytes)
+            leaves = self._ahead and not going_on and COMMERCIAL in (*decision.overflow, *decision.alternates)
+            with self._ahead.waiting() if self._ahead and leaves else nullcontext():
+                return await tier.lease(ask, decision.task, request.body, request.body_bytes)
         except (QueueLockTimeout, TierNotReady):
             if going_on:
                 self._roads.continued(road, "no_worker")
@@ -298,17 +301,17 @@ class Lifecycle:
             shunned=frozenset(self._failed_workers if self._engine and self._engine.alive else ()),
         )
 
-    async def _serve_commercial(self, decision: Decision, reason: str) -> None:
-        if not decision.may_leave:
+    async def _serve_commercial(self, decision: Decision, policy: Policy, reason: str) -> None:
+        if self._ahead is None:
             raise RuntimeError("a road leads outward that the decision closed")
         window = self._roads.upstream_window
         if window is not None and self._prompt_tokens >= window:
             raise ContextLengthExceeded(self._prompt_tokens, window)
         # No record, no egress: the intent must be on disk before anything is built that could leave.
         await self.account.intent_durable(required=True)
-        masked = await self._roads.mask(self.request, self._deadline)
+        masked = await self._ahead.masked()
+        passage = await self._roads.passage(self.request, masked, self.account.attempts, reason, policy)
         self._enter(Phase.GRANTED)
-        passage = self._roads.passage(masked, self.account.attempts, reason, decision.policy_version)
         self._passage = passage
         await drained(self._cross(passage), decision.drain_s, self._delivery, self._nothing_to_drain)
 
@@ -388,6 +391,10 @@ class Lifecycle:
         if lease is not None:
             lease.release()
 
+    def _drop_mask(self) -> None:
+        if self._ahead is not None:
+            self._ahead.drop()
+
     def _complete(self) -> asyncio.Future[None]:
         """Enqueue the one completion row; further calls return the same future."""
         if self.phase is not Phase.DONE:
@@ -396,18 +403,3 @@ class Lifecycle:
 
     def _note(self, what: str) -> None:
         log.info("request %s: %s", self.request.request_id, what)
-
-    def _as_answer(self, exc: Exception) -> ApiError:
-        if isinstance(exc, ApiError):
-            return exc
-        if isinstance(exc, TimeoutError):
-            return ApiError(
-                504, "The request took longer than this gateway allows.", type="server_error", code="timeout"
-            )
-        # The type alone: an exception's text may hold a piece of the request.
-        log.error(
-            "request %s: unexpected %s in %s", self.request.request_id, type(exc).__name__, self.phase.value
-        )
-        return ApiError(
-            500, "Something went wrong in the gateway.", type="server_error", code="internal_error"
-        )

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
-from weighbridge.commercial.errors import UpstreamFailed
+from weighbridge.commercial.errors import EgressClosed, UpstreamFailed
 from weighbridge.commercial.gate import EgressContext, EgressGate
 from weighbridge.config.deadline import Deadline
 from weighbridge.config.errors import ApiError
+from weighbridge.config.offload import MASKING
 from weighbridge.config.roads import LOCAL_ROADS, Road
 from weighbridge.config.settings import CommercialSettings
 from weighbridge.config.usage import TokenMeter
+from weighbridge.masking.detector_queue import Speculation
+from weighbridge.masking.errors import PASSING, MaskingRefused
 from weighbridge.masking.masker import Masker
 from weighbridge.masking.request import MaskedRequest
 from weighbridge.masking.restore import StreamRestorer, restore_completion
+from weighbridge.masking.rules import Rules
 from weighbridge.observability.metrics import Metrics
 from weighbridge.policies.compiled import Policy
 from weighbridge.policies.store import PolicyStore
@@ -25,8 +31,12 @@ from weighbridge.pool.tier import Tier
 from weighbridge.pool.worker import TierNotReady
 from weighbridge.router.admitted import Admitted
 from weighbridge.router.answer import frame, is_usage_only
-from weighbridge.router.decision import Decision, Facts, decide
+from weighbridge.router.decision import Decision, Facts, decide, why_not
 from weighbridge.router.difficulty.score import CALIBRATION_VERSION, Assessment, assess
+from weighbridge.router.egress_rules import rules_for, takes_long
+from weighbridge.state.pins import ConversationPins
+
+log = logging.getLogger("weighbridge.router")
 
 
 @dataclass(slots=True)
@@ -36,6 +46,8 @@ class Weighed:
     weight: Assessment
     policy: Policy
     outcome: Decision | ApiError
+    closed: tuple[str, ...] = ()
+    """Why it does not leave; empty where it may."""
 
     calibration_version = CALIBRATION_VERSION
 
@@ -53,7 +65,7 @@ class Weighed:
     def reasons(self) -> tuple[str, ...]:
         if isinstance(self.outcome, Decision):
             return self.outcome.reasons
-        return (f"refused {self.outcome.code}",)
+        return (*self.closed, f"refused {self.outcome.code}")
 
 
 class Passage:
@@ -102,8 +114,12 @@ class Roads:
         gate: EgressGate,
         commercial: CommercialSettings,
         metrics: Metrics,
+        pins: ConversationPins,
+        switched_off: Callable[[], bool],
     ) -> None:
         self._pool = pool
+        self._pins = pins
+        self._switched_off = switched_off
         self._policies = policies
         self._masker = masker
         self._gate = gate
@@ -115,24 +131,41 @@ class Roads:
         self._local: tuple[Road, ...] = tuple(tiers)
         self._adapters = {name: road for road, tier in tiers.items() for name in tier.adapters}
 
-    def weigh(self, request: Admitted) -> Weighed:
-        """Score the request and decide under the policy in force at this moment."""
+    async def weigh(self, request: Admitted) -> Weighed:
+        """Score the request and decide under the policy in force at this moment.
+
+        A named conversation is looked up first, and is pinned before this returns where the policy keeps it in.
+        """
         weight = assess(request.body)
+        tenant, named = request.tenant, request.conversation
+        pin = None if named is None else await self._pins.enter(tenant, named, begun=request.begun)
         policy = self._policies.current
         facts = Facts(
-            request.tenant,
+            tenant,
             self._local,
             self._gate.configured,
             self._adapters,
             request.max_queue_ms,
             request.batch,
+            request.key_id,
+            request.data_class,
+            pin,
+            self._switched_off(),
         )
         outcome: Decision | ApiError
         try:
             outcome = decide(request.model, weight, policy, facts)
         except ApiError as refusal:
             outcome = refusal
-        return Weighed(weight, policy, outcome)
+        lasting, other = why_not(weight, policy, facts)
+        if lasting:
+            await self._keep_in(request)
+        return Weighed(weight, policy, outcome, (*lasting, *other))
+
+    async def _keep_in(self, request: Admitted) -> None:
+        """The request's conversation stays local for good."""
+        if request.conversation is not None:
+            await self._pins.keep_local(request.tenant, request.conversation)
 
     def tier(self, road: Road) -> Tier:
         tier = self._pool.tier(road)
@@ -144,19 +177,58 @@ class Roads:
         """Count how the attempt to go on with a broken-off stream ended."""
         self._metrics.continuations_total.labels(road, outcome).inc()
 
-    async def mask(self, request: Admitted, deadline: Deadline) -> MaskedRequest:
-        """Raises: MaskingRefused."""
-        return await self._masker.mask(
-            request.body,
-            request_id=request.request_id,
-            upstream_model=self._upstream_model,
-            conversation=f"{request.tenant}/{request.key_id}",
-            deadline=deadline,
-        )
+    async def mask(
+        self, request: Admitted, policy: Policy, deadline: Deadline, speculation: Speculation | None = None
+    ) -> MaskedRequest:
+        """Mask the request by the policy it was admitted under; see `Masker.mask` about `speculation`.
 
-    def passage(self, masked: MaskedRequest, attempt: int, reason: str, policy_version: str) -> Passage:
-        context = EgressContext(attempt=attempt, reason=reason, policy_version=policy_version)
+        Raises:
+            MaskingRefused: it does not leave. For a reason that lies in it, its conversation is pinned by then.
+        """
+        try:
+            return await self._masker.mask(
+                request.body,
+                request_id=request.request_id,
+                upstream_model=self._upstream_model,
+                conversation=_conversation(request),
+                deadline=deadline,
+                rules=await self._rules(request, policy),
+                tenant=request.tenant,
+                speculation=speculation,
+            )
+        except MaskingRefused as refusal:
+            if refusal.reason not in PASSING:
+                await self._keep_in(request)
+            raise
+
+    async def _rules(self, request: Admitted, policy: Policy) -> Rules:
+        making = partial(rules_for, policy, request.tenant, request.key_id)
+        try:
+            return await MASKING.run(making) if takes_long(policy) else making()
+        except Exception as exc:
+            log.error("the policy's rules for masking cannot be used: %s", type(exc).__name__)
+            raise MaskingRefused("internal") from None
+
+    async def passage(
+        self, request: Admitted, masked: MaskedRequest, attempt: int, reason: str, policy: Policy
+    ) -> Passage:
+        """The way through the gate.
+
+        Raises:
+            EgressClosed: the conversation was pinned since the decision.
+        """
+        named = request.conversation
+        if named is not None and not await self._pins.is_open(request.tenant, named):
+            raise EgressClosed("pinned")
+        context = EgressContext(attempt=attempt, reason=reason, policy_version=policy.version)
         return Passage(self._gate, masked, context)
+
+
+def _conversation(request: Admitted) -> str:
+    """Whose placeholders a request's are: the named conversation's, else all those of the key."""
+    if request.conversation is not None:
+        return f"{request.tenant}/conversation/{request.conversation}"
+    return f"{request.tenant}/key/{request.key_id}"
 
 
 @contextmanager

@@ -1,10 +1,14 @@
-"""Durable state that is not usage: the thresholds an administrator set over the policy file, and who did when."""
+"""Durable state that is not usage: the file it is kept in, and the thresholds an administrator set over the policy.
+
+`state.switch` and `state.pins` keep theirs in the same file.
+"""
 
 from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from weighbridge.config.clock import Clock
-from weighbridge.observability.sqlite_file import open_database
+from weighbridge.observability.sqlite_file import open_database, transaction
 
 _MIGRATIONS: Final = (
     (
@@ -21,6 +25,18 @@ _MIGRATIONS: Final = (
             id INTEGER PRIMARY KEY AUTOINCREMENT, at_ns INTEGER NOT NULL, who TEXT NOT NULL, why TEXT NOT NULL,
             "values" TEXT NOT NULL, base_policy_version TEXT NOT NULL
         )""",
+    ),
+    (
+        """CREATE TABLE egress_switch (
+            id INTEGER PRIMARY KEY AUTOINCREMENT, at_ns INTEGER NOT NULL, who TEXT NOT NULL, why TEXT NOT NULL,
+            egress TEXT NOT NULL
+        )""",
+        """CREATE TABLE pins (
+            conversation BLOB PRIMARY KEY, local INTEGER NOT NULL, seen_ns INTEGER NOT NULL
+        ) WITHOUT ROWID""",
+        # One row: what the conversations' names are hashed with.
+        "CREATE TABLE pins_secret (id INTEGER PRIMARY KEY CHECK (id = 1), secret BLOB NOT NULL)",
+        "CREATE INDEX pins_open_by_age ON pins (seen_ns) WHERE local = 0",
     ),
 )
 
@@ -87,15 +103,11 @@ class StateStore:
         """
         at_ns = self._clock.wall_ns()
         text = msgspec.json.encode(values, order="sorted").decode()
-        with self._lock:
-            try:
-                number = self._conn.execute(
-                    'INSERT INTO overlays (at_ns, who, why, "values", base_policy_version) '
-                    "VALUES (?, ?, ?, ?, ?)",
-                    (at_ns, who, why, text, base_policy_version),
-                ).lastrowid
-            except sqlite3.Error as exc:
-                raise StateUnavailable(f"the state file cannot be written ({type(exc).__name__})") from exc
+        with self.writing() as conn:
+            number = conn.execute(
+                'INSERT INTO overlays (at_ns, who, why, "values", base_policy_version) VALUES (?, ?, ?, ?, ?)',
+                (at_ns, who, why, text, base_policy_version),
+            ).lastrowid
         return OverlayEntry(number or 0, at_ns, who, why, msgspec.json.decode(text), base_policy_version)
 
     def history(self) -> list[OverlayEntry]:
@@ -106,18 +118,46 @@ class StateStore:
         """
         return self._read("SELECT * FROM overlays ORDER BY id")
 
+    # ---- for this room ----
+
+    @property
+    def clock(self) -> Clock:
+        """The clock that entries are dated by."""
+        return self._clock
+
+    def rows(self, query: str, values: Sequence[object] = ()) -> list[Any]:
+        """What a query finds.
+
+        Raises:
+            StateUnavailable.
+        """
+        with self._lock:
+            try:
+                return self._conn.execute(query, values).fetchall()
+            except sqlite3.Error as exc:
+                raise StateUnavailable(f"the state file cannot be read ({type(exc).__name__})") from exc
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """One transaction, on the disk itself when the block has ended.
+
+        Raises:
+            StateUnavailable: nothing was changed.
+        """
+        with self._lock:
+            try:
+                with transaction(self._conn):
+                    yield self._conn
+            except sqlite3.Error as exc:
+                raise StateUnavailable(f"the state file cannot be written ({type(exc).__name__})") from exc
+
     def close(self) -> None:
         """Idempotent; later calls raise StateUnavailable."""
         with self._lock:
             self._conn.close()
 
     def _read(self, query: str) -> list[OverlayEntry]:
-        with self._lock:
-            try:
-                rows = self._conn.execute(query).fetchall()
-            except sqlite3.Error as exc:
-                raise StateUnavailable(f"the state file cannot be read ({type(exc).__name__})") from exc
         return [
             OverlayEntry(number, at_ns, who, why, msgspec.json.decode(text), base)
-            for number, at_ns, who, why, text, base in rows
+            for number, at_ns, who, why, text, base in self.rows(query)
         ]

@@ -2,12 +2,16 @@
 
 A job holds `url`, `headers`, `bodies` (JSON texts), `concurrency`, and `seconds` or `count`; see `bench.lib.asking`.
 With `tokens` true the events are the answers' completion tokens, which streams must then report; `request_limit_s` is
-how long one answer may take (60). Anything but a whole answer with status 200 fails the job.
+how long one answer may take (60). Every `FRESH` in a body is another word of its length in each request, so that
+nobody can answer from what was found in an earlier one. Anything but a whole answer with status 200 fails the job.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
+import random
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,8 +22,23 @@ from bench.lib.asking import keep_asking
 from bench.lib.usage import completion_tokens
 
 REQUEST_LIMIT_S = 60.0
+FRESH = "(fresh!)"
+_FRESH = FRESH.encode()
 _LENGTH = b"content-length: "
 _LAST = b"0\r\n\r\n"
+
+
+def words() -> Iterator[bytes]:
+    """Words that can be spoken, of eight letters; none twice in 24 million, and from somewhere else every time."""
+    syllables = [f"{first}{second}" for first in "bdfghklmnprstv" for second in "aeiou"]
+    base = len(syllables)
+    # Prime to their number, so that one word does not look like the one before.
+    for number in itertools.count(random.randrange(base**4), 7_368_787):
+        places = (number // base**place % base for place in range(4))
+        yield "".join(syllables[place] for place in places).encode()
+
+
+_WORDS = words()
 
 
 class Wrong(Exception):
@@ -74,7 +93,7 @@ class Caller(asyncio.Protocol):
         self._data = bytearray()
         self._body_at = self._ends_at = None
         self._done = asyncio.get_running_loop().create_future()
-        self.transport.write(self._requests[turn])
+        self.transport.write(self._requests[turn].replace(_FRESH, next(_WORDS)))
         async with asyncio.timeout(self._limit_s):
             await self._done
         data = self._data

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.lib.load import FRESH
 from bench.lib.machine import child_with
 from bench.lib.measuring import Cell, measure, table
 from bench.lib.processes import Gateway, Program
@@ -17,6 +18,8 @@ CHUNKS = 32
 CONCURRENCY = (1, 32)
 DIRECT, OURS, PLAIN = "upstream, direct", "weighbridge", "FastAPI + httpx"
 GATEWAY, MASKING, UPSTREAM, PROXY = "gateway", "masking", "upstream", "proxy"
+NURSERY = "weighbridge.masking.nursery"
+"""In the command line of the process that forks the masking worker, and of the worker."""
 WARM_UP = 200
 """Requests that every target answers before anything is measured."""
 
@@ -26,7 +29,7 @@ LETTER = (
     "A-20417) and have heard nothing since. The tracking page says the parcel is in your warehouse. I leave for a trip "
     "on Friday and need them before that. You can reach me at minji.park@example.com or 010-2345-6789 in the evening. "
     "If they do not arrive in time, please tell me now, so that I can buy another pair at the station. "
-    "Kind regards, Minji Park"
+    f"Kind regards, Minji Park, who is called {FRESH} at home"
 )
 
 
@@ -76,7 +79,7 @@ def targets(folder: Path) -> Iterator[list[Target]]:
                 gateway.headers,
                 {
                     GATEWAY: gateway.pid,
-                    MASKING: child_with(gateway.pid, "weighbridge.masking.worker"),
+                    MASKING: child_with(child_with(gateway.pid, NURSERY), NURSERY),
                     UPSTREAM: upstream.pid,
                 },
             ),

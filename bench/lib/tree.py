@@ -11,7 +11,7 @@ from tests.support.process import children
 SERVER, CORE, WORKER, MASKING, OTHER = "server", "EngineCore", "Worker", "masking", "other"
 ROLES = (SERVER, CORE, WORKER, MASKING, OTHER)
 
-_WORDS = ((CORE, b"EngineCore"), (WORKER, b"Worker"), (MASKING, b"weighbridge.masking.worker"))
+_WORDS = ((CORE, b"EngineCore"), (WORKER, b"Worker"), (MASKING, b"weighbridge.masking.nursery"))
 
 
 class Tree:

@@ -6,10 +6,11 @@ it. Every quantifier that could run over a whole text is bounded, so that hostil
 
 from __future__ import annotations
 
-_SEP = r"[-. ]?"
 _GLUE = r"[-. )/]{0,3}"
 _AREA = r"(?:2|[3-6][1-5]|70|80|50\d?)"
 _PLATE = "가나다라마거너더러머버서어저고노도로모보소오조구누두루무부수우주바사아자배하허호"
+# What people put between the groups of a plate or a passport number.
+_SPREAD = r"(?: ?[-./_·] ?| )?"
 _DAY = r"(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])"
 
 PATTERNS: tuple[tuple[str, str, str], ...] = (
@@ -55,9 +56,20 @@ PATTERNS: tuple[tuple[str, str, str], ...] = (
     ),
     ("PASSPORT", "letters and seven or eight digits", r"(?<![A-Z0-9])[A-Z]{1,2}\d{7,8}(?![A-Z0-9])"),
     (
+        "PASSPORT",
+        "Korean passport",
+        rf"(?<![A-Z0-9])[DGMORS]{_SPREAD}\d{{3}}{_SPREAD}(?:[A-Z]{_SPREAD}\d{{4}}|\d{{5}})(?![A-Z0-9])",
+    ),
+    (
         "PLATE",
         "Korean vehicle plate",
-        rf"(?<!\d)\d{{2,3}} ?[{_PLATE}]{_SEP}\d{{4}}(?!\d)",
+        rf"(?<!\d)\d{{2,3}}{_SPREAD}[{_PLATE}]{_SPREAD}\d{{4}}(?!\d)",
+    ),
+    # A letter where a hyphen is wanted, the same one twice.
+    (
+        "PHONE",
+        "telephone number with letters between",
+        r"(?<![A-Z0-9])0\d{1,2}(?P<letter>[A-Z]{1,3}|[가-힣])\d{3,4}(?P=letter)\d{4}(?!\d)",
     ),
     # A birthday cannot be told from another day, so every full date is masked; a year or a month alone is not.
     ("DATE", "full Korean date", r"(?<!\d)\d{2}(?:\d{2})?년 ?\d{1,2}월 ?\d{1,2}일"),

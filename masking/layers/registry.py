@@ -8,7 +8,7 @@ from importlib import import_module
 from weighbridge.masking.layers.base import Layer, LayerMissing, LayerOptions
 
 # Each module has `build(options) -> Layer`, which raises LayerMissing. They are imported in the detector process alone.
-_ALWAYS = ("structured",)
+_ALWAYS = ("structured", "credentials", "encoded", "mixed_script", "language")
 """Layers that no configuration takes away."""
 
 OPTIONAL: dict[str, str] = {

@@ -35,6 +35,7 @@ from presidio_analyzer.predefined_recognizers import (
 from weighbridge.masking.backstop import leftovers
 from weighbridge.masking.entities import PLACEHOLDER, PLACEHOLDER_SHAPE, Span, gap_places, merge, widen
 from weighbridge.masking.layers.base import LayerOptions
+from weighbridge.masking.layers.ibans import ibans
 from weighbridge.masking.layers.joined import joined
 from weighbridge.masking.layers.patterns import PATTERNS
 
@@ -127,6 +128,7 @@ class Structured:
             (*hit.span(), entity) for entity, rule in _OWN for hit in rule.finditer(text) if hit.group()
         )
         spans.extend(joined(text))
+        spans.extend(ibans(text))
         spans.extend(self._phones(text, merge(spans)))
         found = merge(widen(text, span) for span in merge(spans))
         rest: list[Span] = []

@@ -15,6 +15,7 @@ from tests.support.recorder import recording
 from tests.support.running import policy_file, running_gateway
 from tests.support.waiting import until
 from weighbridge.config.deadline import Deadline
+from weighbridge.masking.rules import Rules
 
 REQUESTS, SLOTS, LOCK_MS = 40, 4, 1500
 
@@ -30,7 +31,7 @@ async def test_who_waits_leaves_masked_within_a_tenth_of_a_second_of_the_lock(
             tmp_path,
             engines={"local-8b": engine},
             upstream=recorder.base_url,
-            policy=policy_file(tmp_path, queue_lock_timeout_ms=LOCK_MS),
+            policy=policy_file(tmp_path, queue_lock_timeout_ms=LOCK_MS, outward={"refuse": []}),
             tiers={"local-8b": {"max_num_seqs": SLOTS}},
             pool={"restart_backoff_s": 60},
         ) as gateway,
@@ -41,6 +42,7 @@ async def test_who_waits_leaves_masked_within_a_tenth_of_a_second_of_the_lock(
             upstream_model="m",
             conversation="c",
             deadline=Deadline.after(gateway.parts.clock, 10),
+            rules=Rules(refused=frozenset()),
         )
         began = time.perf_counter()
         asking = [asyncio.create_task(gateway.chat(**label_request(n, n % 2 == 0))) for n in range(REQUESTS)]

@@ -10,11 +10,15 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.support.ledger_rows import CHAIN_KEY
 from tests.support.load import Promised, caller
 from tests.support.process import GatewayProcess, all_gone, children
 from tests.support.recorder import recording
 from weighbridge.config.clock import SystemClock
+from weighbridge.config.settings import MaskingSettings
+from weighbridge.masking.secret import find_secrets
 from weighbridge.observability import ledger_read
+from weighbridge.observability.egress_verify import verify_file
 from weighbridge.observability.ledger import Ledger
 
 rounds_of_kills = pytest.mark.parametrize("rounds", [15, pytest.param(100, marks=pytest.mark.soak)])
@@ -22,7 +26,7 @@ rounds_of_kills = pytest.mark.parametrize("rounds", [15, pytest.param(100, marks
 
 def check_ledger(spool: Path, promised: Promised) -> list[dict[str, object]]:
     """After one more start: one row each, exact tokens where the caller had the whole answer."""
-    Ledger.open(spool, clock=SystemClock()).close_sync()
+    Ledger.open(spool, clock=SystemClock(), chain_key=CHAIN_KEY).close_sync()
     with ledger_read.open_readonly(spool) as conn:
         rows = ledger_read.requests(conn)
         tried = ledger_read.attempts(conn)
@@ -42,6 +46,18 @@ def check_ledger(spool: Path, promised: Promised) -> list[dict[str, object]]:
     return rows
 
 
+def check_egress(state: Path, outward: set[str]) -> None:
+    """The chain is whole under the one secret that the first start made, and holds every request that left."""
+    secrets = find_secrets(MaskingSettings(), state)
+    assert secrets is not None
+    found = verify_file(state / "ledger.sqlite3", secrets.chain_keys())
+    assert (found.bad_seq, found.fault) == (None, "")
+    with ledger_read.open_readonly(state / "ledger.sqlite3") as conn:
+        recorded = {row["request_id"] for row in ledger_read.egress(conn)}
+    assert outward
+    assert outward <= recorded
+
+
 @rounds_of_kills
 async def test_kills_lose_nothing(tmp_path: Path, rounds: int) -> None:
     rng = random.Random(20261129)
@@ -52,6 +68,7 @@ async def test_kills_lose_nothing(tmp_path: Path, rounds: int) -> None:
             yaml.safe_dump(
                 {
                     "server": {"port": 0},
+                    "masking": {"layers": [], "without_names": "mask"},
                     "state_dir": str(tmp_path / "state"),
                     "tiers": {"local-8b": {"max_num_seqs": 4}, "local-70b": {"max_num_seqs": 2}},
                     "commercial": {"base_url": recorder.base_url, "model": "upstream-model"},
@@ -73,6 +90,7 @@ async def test_kills_lose_nothing(tmp_path: Path, rounds: int) -> None:
                 gateway.kill9()
             assert not all_gone(offspring, 5), "a process outlived its gateway"
     rows = check_ledger(tmp_path / "state" / "ledger.sqlite3", promised)
+    check_egress(tmp_path / "state", {request.headers["x-request-id"] for request in recorder.requests})
     assert len(promised.whole) > rounds
     lost = [row for row in rows if row["outcome"] == "lost"]
     assert lost, "kills under load must have caught some requests in flight"
@@ -88,6 +106,7 @@ async def test_two_kills_on_real_vllm(tmp_path: Path) -> None:
         yaml.safe_dump(
             {
                 "server": {"port": 0},
+                "masking": {"layers": [], "without_names": "mask"},
                 "state_dir": str(tmp_path / "state"),
                 "tiers": {"local-8b": tier, "local-70b": None},
             }

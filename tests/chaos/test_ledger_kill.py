@@ -1,4 +1,4 @@
-"""kill -9 at any moment loses no record that was promised, and invents none."""
+"""kill -9 at any moment loses no record that was promised, invents none, and leaves the egress chain whole."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from typing import Any
 from tests.support import ledger_driver as driver
 from weighbridge.config.clock import SystemClock
 from weighbridge.observability import ledger_read
+from weighbridge.observability.egress_verify import Verdict, verify_file
 from weighbridge.observability.ledger import Ledger
 
 ROUNDS = 200
+LOOK_EVERY = 10
+"""Rounds between two looks at the chain as the kill left it."""
 HANG_S = 60.0
 
 
@@ -99,8 +102,16 @@ def one_round(process: subprocess.Popen[bytes], rng: random.Random, promised: Pr
     process.wait()
 
 
+def check_chain(spool: Path, promised: Promised, earlier: Verdict | None) -> Verdict:
+    """The chain is whole, runs through where it ended before, and holds what was promised."""
+    found = verify_file(spool, [driver.CHAIN_KEY], None if earlier is None else earlier.head)
+    assert found.bad_seq is None, found.fault
+    assert found.rows >= len(promised.egress)
+    return found
+
+
 def run_rounds(spool: Path, rng: random.Random) -> Promised:
-    promised = Promised()
+    promised, seen = Promised(), None
     waiting = start(spool, 0)
     try:
         for number in range(ROUNDS):
@@ -110,6 +121,8 @@ def run_rounds(spool: Path, rng: random.Random) -> Promised:
                     one_round(current, rng, promised)
             finally:
                 end(current)
+            if number % LOOK_EVERY == LOOK_EVERY - 1:  # as the kill left it, before anybody repairs anything
+                seen = check_chain(spool, promised, seen)
     finally:
         end(waiting)
     return promised
@@ -142,7 +155,7 @@ def test_kill_9_two_hundred_times(tmp_path: Path) -> None:
     assert len(promised.completions) > ROUNDS
     assert len(promised.intents) > len(promised.completions)
 
-    Ledger.open(spool, clock=SystemClock()).close_sync()
+    Ledger.open(spool, clock=SystemClock(), chain_key=driver.CHAIN_KEY).close_sync()
 
     with closing(ledger_read.open_readonly(spool)) as conn:
         assert conn.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
@@ -150,11 +163,12 @@ def test_kill_9_two_hundred_times(tmp_path: Path) -> None:
         tried: dict[str, set[int]] = {}
         for attempt in ledger_read.attempts(conn):
             tried.setdefault(attempt["request_id"], set()).add(attempt["n"])
-        sent = {row["egress_id"] for row in ledger_read.egress(conn)}
+        sent = [row["egress_id"] for row in ledger_read.egress(conn)]
     ids = [row["request_id"] for row in rows]
     assert len(ids) == len(set(ids))
     assert promised.intents <= set(ids)
-    assert {driver.egress_id_of(request_id) for request_id in promised.egress} <= sent
+    assert {driver.egress_id_of(request_id) for request_id in promised.egress} <= set(sent)
+    assert check_chain(spool, promised, None).rows == len(sent) > ROUNDS / 4
     for request_id, step in promised.progress.items():
         assert set(range(1, step + 1)) <= tried[request_id]
     for row in rows:

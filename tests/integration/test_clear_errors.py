@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.support.ledger_rows import CHAIN_KEY
 from tests.support.process import REPOSITORY, GatewayProcess
 from weighbridge.config.clock import SystemClock
 from weighbridge.observability.ledger import Ledger
@@ -86,4 +87,4 @@ def test_second_gateway_on_one_spool(tmp_path: Path) -> None:
     finally:
         assert first.stop() == 0
     # The first one's end set the spool free.
-    Ledger.open(tmp_path / "state" / "ledger.sqlite3", clock=SystemClock()).close_sync()
+    Ledger.open(tmp_path / "state" / "ledger.sqlite3", clock=SystemClock(), chain_key=CHAIN_KEY).close_sync()

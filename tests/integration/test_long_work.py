@@ -88,6 +88,7 @@ def tools(count: int) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": "Which tool?"}], "tools": made}
 
 
+LETTERS = str.maketrans("0123456789", "abcdefghij")
 KOREAN = "대한민국의 수도는 서울이며, 회의록은 내일까지 정리해 주세요. "
 LONG: dict[str, Callable[[], dict[str, Any]]] = {
     "one long text": lambda: text("word " * (MEGABYTES_5 // 5)),
@@ -100,7 +101,8 @@ LONG: dict[str, Callable[[], dict[str, Any]]] = {
     "45,000 addresses": lambda: text("a@b " * 45_000),
     "200,000 characters of digits": lambda: text("111111x" * 28_000),
     "3,900 texts in 6,000 messages": lambda: {
-        "messages": [{"role": "user", "content": f"t{n % 3_900}"} for n in range(6_000)]
+        # Without digits: numbers that adjoin over messages are looked at together, as more texts.
+        "messages": [{"role": "user", "content": f"t{n % 3_900}".translate(LETTERS)} for n in range(6_000)]
     },
 }
 REFUSED_AS_JSON = {"50,000 messages"}

@@ -27,6 +27,7 @@ from weighbridge.observability.ledger import Ledger
 from weighbridge.observability.records import Attempt, Completion, Egress, Intent, Progress
 
 STEP = 64
+CHAIN_KEY = bytes(range(32))
 WORKERS = 6
 
 
@@ -105,7 +106,7 @@ async def main(spool: Path, prefix: str) -> None:
     say("imported")
     if not sys.stdin.readline():
         return
-    ledger = Ledger.open(spool, clock=SystemClock())
+    ledger = Ledger.open(spool, clock=SystemClock(), chain_key=CHAIN_KEY)
     say("ready", ledger.recovered)
     numbers = itertools.count()
 

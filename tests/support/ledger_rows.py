@@ -12,6 +12,8 @@ from typing import Any
 from weighbridge.observability import ledger_read
 from weighbridge.observability.records import Attempt, Completion, Egress, Intent, Progress
 
+CHAIN_KEY = bytes(range(32))
+
 
 def intent(request_id: str = "r1", **changes: Any) -> Intent:
     values: dict[str, Any] = {

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 PROMPT_TOKENS, CACHED_TOKENS = 11, 3
@@ -29,7 +30,9 @@ class Mode:
     `malformed` (broken JSON after `after` content events); `missing_done` (a whole answer without `[DONE]`);
     `error_event` (an error in the stream after `after` content events); `no_usage`; `not_json`.
     delay_ms: before the head. slow_ms: before every content event. piece: content is sent in this many characters an
-    event. reply: what to say instead of the echo.
+    event. reply: what to say instead of the echo. tool: the reply comes as the `to` of a tool call's arguments. cuts: a
+    stream's bytes are sent in pieces that end at these places, whatever event or character they cut; others that cut
+    nothing are left out.
     """
 
     name: str = "ok"
@@ -41,6 +44,8 @@ class Mode:
     slow_ms: float = 0
     piece: int = 4
     reply: str | None = None
+    tool: bool = False
+    cuts: tuple[int, ...] | None = None
 
 
 def status(code: int, body: bytes | None = None, **headers: str) -> Mode:
@@ -292,6 +297,9 @@ class Recorder:
         if mode.name == "stall_body":
             await _hold(connection, reader)
             return False
+        if mode.cuts is not None:
+            await _write_pieces(writer, b"".join(stream_events(request, mode)), mode.cuts)
+            return True
         for number, event in enumerate(stream_events(request, mode)):
             if mode.name == "cut" and number > mode.after:
                 return False
@@ -345,6 +353,8 @@ def stream_events(request: dict[str, Any], mode: Mode) -> Iterator[bytes]:
 
     for index in range(count):
         yield chunk(delta(index, {"role": "assistant", "content": ""}))
+    if mode.tool:
+        reply = json.dumps({"to": reply})
     pieces = _pieces(reply, mode.piece)
     for number, piece in enumerate(pieces):
         if number == mode.after and mode.name == "malformed":
@@ -352,7 +362,8 @@ def stream_events(request: dict[str, Any], mode: Mode) -> Iterator[bytes]:
         if number == mode.after and mode.name == "error_event":
             yield b'data: {"error": {"message": "provider text", "code": 500}}\n\n'
         for index in range(count):
-            yield chunk(delta(index, {"content": piece}))
+            said = {"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}
+            yield chunk(delta(index, said if mode.tool else {"content": piece}))
     for index in range(count):
         yield chunk(delta(index, {}, "stop"))
     if mode.name != "no_usage" and (request.get("stream_options") or {}).get("include_usage"):
@@ -393,6 +404,18 @@ def _write_head(
 
 def _write_chunk(writer: asyncio.StreamWriter, data: bytes) -> None:
     writer.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+
+
+async def _write_pieces(writer: asyncio.StreamWriter, body: bytes, cuts: tuple[int, ...]) -> None:
+    """Each piece in a packet of its own, read before the next one is written as far as this loop's turns allow."""
+    edges = (0, *(at for at in cuts if 0 < at < len(body)), len(body))
+    for first, last in pairwise(edges):
+        _write_chunk(writer, body[first:last])
+        await writer.drain()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    _write_chunk(writer, b"")
+    await writer.drain()
 
 
 @asynccontextmanager

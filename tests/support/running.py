@@ -13,11 +13,13 @@ import httpx
 import yaml
 
 from tests.support.fake_engine import FakeEngine, Script
+from tests.support.nurseries import load, shared_nursery
 from weighbridge.config.roads import LOCAL_ROADS
 from weighbridge.config.settings import TierSettings, load_settings
 from weighbridge.gateway.app import EngineFactory, Parts, build_parts, create_app
 from weighbridge.gateway.listening import bind, listen
 from weighbridge.gateway.server import make_server
+from weighbridge.masking.detector_nursery import DetectorNursery
 from weighbridge.observability import ledger_read
 
 
@@ -102,6 +104,9 @@ async def running_gateway(
     tiers: Mapping[str, Mapping[str, Any]] | None = None,
     factory: EngineFactory | None = None,
     ready_within_s: float = 30,
+    own_nursery: bool = False,
+    nursery: DetectorNursery | None = None,
+    blind: bool = False,
     **sections: Mapping[str, Any],
 ) -> AsyncIterator[Running]:
     """Start a gateway with `engines` and wait until every tier is ready.
@@ -112,6 +117,9 @@ async def running_gateway(
         tiers: settings of the tiers by road; those of `engines` by default.
         factory: makes the engines, of the `tiers` given, instead of the fleet of fakes.
         ready_within_s: seconds every worker has to come up.
+        own_nursery: load the detectors anew, as a gateway does, rather than share them with earlier ones.
+        nursery: the test's own; the gateway does not close it.
+        blind: do not wait for the detectors, which cannot be started.
         sections: further settings sections.
     """
     if engines is not None:
@@ -126,6 +134,8 @@ async def running_gateway(
         "server": {"port": 0, "drain_timeout_s": 5.0},
         "tiers": {road: dict((tiers or {}).get(road, {})) if road in given else None for road in LOCAL_ROADS},
         **{name: dict(values) for name, values in sections.items()},
+        # The name layers take seconds to load and have tests of their own.
+        "masking": {"layers": [], "without_names": "mask", **sections.get("masking", {})},
     }
     if policy is not None:
         overrides["policies"] = {"file": str(policy), "poll_interval_s": 0.1}
@@ -137,7 +147,14 @@ async def running_gateway(
         }
     settings = load_settings(None, env={}, overrides=overrides)
     with bind("127.0.0.1", 0) as sock:
-        parts = build_parts(settings, engine_factory=factory or fleet.make)
+        if nursery is None and not own_nursery:
+            nursery = shared_nursery(settings.masking)
+            await load(nursery)
+        parts = build_parts(
+            settings,
+            engine_factory=factory or fleet.make,
+            start_child=None if nursery is None else nursery.start_child,
+        )
         ready = asyncio.Event()
         server = make_server(
             create_app(parts, on_first_ready=ready.set),
@@ -148,7 +165,7 @@ async def running_gateway(
         listen(sock)
         served = asyncio.create_task(server.serve(sockets=[sock]))
         try:
-            await _all_ready(parts, served, ready_within_s)
+            await _all_ready(parts, served, ready_within_s, blind)
             url = f"http://127.0.0.1:{sock.getsockname()[1]}"
             async with httpx.AsyncClient(
                 base_url=url, timeout=max(60.0, ready_within_s), limits=httpx.Limits(max_connections=None)
@@ -160,9 +177,9 @@ async def running_gateway(
             await served
 
 
-async def _all_ready(parts: Parts, served: asyncio.Task[None], within_s: float) -> None:
+async def _all_ready(parts: Parts, served: asyncio.Task[None], within_s: float, blind: bool) -> None:
     def ready() -> bool:
-        return parts.masker.ready and all(
+        return (blind or parts.masker.ready) and all(
             worker["state"] == "ready" for tier in parts.pool.status() for worker in tier["workers"]
         )
 

@@ -1,97 +1,178 @@
-"""No room but `commercial` can open a connection by HTTP outwards, and masking and the router none at all.
+"""Which modules can reach another machine, another process or the network at all, by name and with the reason.
 
-One module of `pool` speaks HTTP on the private network, to addresses that `pool.private_network` lets it.
+Only `commercial` sends what a request says. One module of `pool` speaks HTTP on the private network, to addresses that
+`pool.private_network` lets it. What every named module may use is written down to the name: one use more fails here.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[3]
-ROOMS = ("config", "observability", "state", "policies", "masking", "pool", "router", "gateway")
-CLIENTS = {
-    "aiohttp",
-    "aiohttp_socks",
-    "ftplib",
-    "grpc",
-    "httpcore",
-    "httpx",
-    "openai",
-    "pycurl",
-    "requests",
-    "smtplib",
-    "telnetlib",
-    "urllib3",
-    "websockets",
-    "xmlrpc",
+ROOMS = (
+    *("config", "observability", "state", "policies", "masking"),
+    *("pool", "commercial", "router", "gateway"),
+)
+
+MODULES = frozenset(
+    re.findall(
+        r"\S+",
+        """
+    aiohttp aiohttp_socks anyio asyncssh boto3 botocore datasets dns elasticsearch ftplib google grpc http.client
+    http.server httpcore httpx huggingface_hub imaplib kafka litellm logging.handlers multiprocessing nntplib openai
+    opentelemetry paramiko pika poplib psycopg psycopg2 pty pycurl redis requests sentry_sdk smtplib socket socketserver
+    socks ssl statsd subprocess telnetlib trio urllib.request urllib3 webbrowser websocket websockets xmlrpc zmq
+    """,
+    )
+)
+"""Whoever imports one of them, or a part of one, can open a connection or start a program."""
+
+NAMES = frozenset(
+    re.findall(
+        r"\S+",
+        """
+    connect_ex create_connection create_datagram_endpoint create_subprocess_exec create_subprocess_shell
+    create_unix_connection getaddrinfo gethostbyname open_connection open_unix_connection sock_connect start_tls
+    subprocess_exec subprocess_shell urlopen
+    """,
+    )
+)
+"""Functions and methods that do, wherever they come from."""
+
+OF_OS = re.compile(r"exec[lv]p?e?|spawn[lv]p?e?|posix_spawnp?|system|popen|fork|forkpty|startfile")
+"""What `os` has to start a program with."""
+
+CARRIERS = frozenset({"__import__", "eval", "exec", "import_module", "CDLL", "PyDLL"})
+"""What could bring in any of the above without its name being seen."""
+
+NAMED: dict[str, tuple[str, set[str]]] = {
+    "commercial/exchange.py": ("sends masked requests: the way out", {"aiohttp"}),
+    "commercial/gate.py": ("holds the session of the way out", {"aiohttp"}),
+    "pool/http_exchange.py": (
+        "speaks to the endpoints of the private network, each address checked",
+        {"aiohttp", "socket", "getaddrinfo"},
+    ),
+    "pool/embedded_model.py": ("converts the embedded model in a program of its own", {"subprocess"}),
+    "pool/vllm_loading.py": ("tells engines how their processes start", {"multiprocessing", "import_module"}),
+    "masking/handing.py": ("hands files over a pair of sockets that no address leads to", {"socket"}),
+    "masking/detector_nursery.py": ("starts the detectors' process", {"subprocess"}),
+    "masking/nursery.py": ("forks detectors, which end with it", {"fork", "CDLL"}),
+    "gateway/listening.py": ("binds the port that callers come in by", {"socket", "getaddrinfo"}),
+    "gateway/server.py": ("names the type of the sockets it is given", {"socket"}),
+    "gateway/serve.py": ("reads the certificate that callers see", {"ssl"}),
+    "masking/layers/credentials.py": ("imports the plug-ins that it lists", {"import_module"}),
+    "masking/models.py": ("has pip fetch the models that `weighbridge models fetch` is for", {"subprocess"}),
+    "masking/layers/registry.py": ("imports the layer that the settings name", {"import_module"}),
 }
-CLIENT_MODULES = {"http.client", "urllib.request", "asyncio.streams"}
-CONNECTING = {
-    "connect_ex",
-    "create_connection",
-    "create_datagram_endpoint",
-    "create_unix_connection",
-    "open_connection",
-    "open_unix_connection",
-    "sock_connect",
-    "urlopen",
-}
-ON_THE_PRIVATE_NETWORK = "pool/http_exchange.py"
-WITHOUT_SOCKETS = ("config", "policies", "masking", "router")
 
 
-def _violations(source: str, room: str) -> Iterator[str]:
+def reach(source: str) -> Iterator[str]:
+    """What of the above a module uses, by name."""
     for node in ast.walk(ast.parse(source)):
-        modules: list[str] = []
         if isinstance(node, ast.Import):
-            modules = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            modules = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        for module in modules:
-            top = module.split(".")[0]
-            if top in CLIENTS or module in CLIENT_MODULES or module.split(".")[-1] in CONNECTING:
-                yield f"imports {module}"
-            if room in WITHOUT_SOCKETS and top in ("socket", "ssl"):
-                yield f"imports {module}"
-        if isinstance(node, ast.Attribute) and node.attr in CONNECTING:
-            yield f"uses {node.attr}"
+            yield from filter(None, (_module(alias.name) for alias in node.names))
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [alias.name for alias in node.names]
+            whole = _module(node.module)
+            yield from (
+                [whole] if whole else filter(None, (_module(f"{node.module}.{name}") for name in names))
+            )
+            yield from (name for name in names if name in NAMES | CARRIERS)
+            yield from (name for name in names if node.module == "os" and OF_OS.fullmatch(name))
+        elif isinstance(node, ast.Attribute):
+            of_os = isinstance(node.value, ast.Name) and node.value.id == "os" and OF_OS.fullmatch(node.attr)
+            if of_os or node.attr in NAMES | CARRIERS:
+                yield node.attr
+        elif isinstance(node, ast.Name) and node.id in CARRIERS:
+            yield node.id
 
 
-def test_only_the_gate_can_connect() -> None:
-    found = [
-        f"{path.relative_to(ROOT)}: {what}"
-        for room in ROOMS
-        for path in sorted((ROOT / room).rglob("*.py"))
-        if path != ROOT / ON_THE_PRIVATE_NETWORK
-        for what in _violations(path.read_text("utf-8"), room)
-    ]
-    assert found == []
+def _module(name: str) -> str | None:
+    parts = name.split(".")
+    return next((known for n in range(len(parts), 0, -1) if (known := ".".join(parts[:n])) in MODULES), None)
+
+
+def sources() -> Iterator[tuple[str, str]]:
+    for room in ROOMS:
+        for path in sorted((ROOT / room).rglob("*.py")):
+            yield str(path.relative_to(ROOT)), path.read_text("utf-8")
+
+
+def test_only_named_modules_can_reach_anything() -> None:
+    found = {path: used for path, source in sources() if (used := set(reach(source)))}
+    assert found == {path: used for path, (_, used) in NAMED.items()}
 
 
 def test_in_commercial_one_module_alone_makes_a_session() -> None:
     users = {
-        path.name
-        for path in (ROOT / "commercial").glob("*.py")
-        if "ClientSession(" in path.read_text("utf-8") or ".post(" in path.read_text("utf-8")
+        path
+        for path, source in sources()
+        if path.startswith("commercial/") and ("ClientSession(" in source or ".post(" in source)
     }
-    assert users == {"exchange.py"}
+    assert users == {"commercial/exchange.py"}
+
+
+@pytest.mark.parametrize(
+    ("made", "makers"),
+    [
+        ("MaskedRequest", {"masking/seal.py"}),
+        ("seal_request", {"masking/masker.py"}),
+        ("EgressGate", {"gateway/parts.py"}),
+    ],
+)
+def test_what_may_leave_is_made_in_one_place(made: str, makers: set[str]) -> None:
+    """The way out takes a `MaskedRequest` alone (mypy), and only masking can seal one."""
+    assert {path for path, source in sources() if made in _called(source)} == makers
+
+
+def test_only_the_gate_knows_the_exchange() -> None:
+    knowing = {path for path, source in sources() if "weighbridge.commercial.exchange" in source}
+    assert knowing == {"commercial/gate.py"}
+
+
+def _called(source: str) -> set[str]:
+    calls = (node.func for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    return {call.id if isinstance(call, ast.Name) else getattr(call, "attr", "") for call in calls}
 
 
 def test_the_one_on_the_private_network_uses_nothing_but_its_own_checked_session() -> None:
-    source = (ROOT / ON_THE_PRIVATE_NETWORK).read_text("utf-8")
-    assert set(_violations(source, "pool")) == {
-        "imports aiohttp",
-        "imports aiohttp.abc",
-        "imports aiohttp.abc.AbstractResolver",
-        "imports aiohttp.abc.ResolveResult",
-    }
+    source = (ROOT / "pool/http_exchange.py").read_text("utf-8")
     # One session, whose connector asks the resolver that refuses, and no connector or proxy besides.
     assert source.count("ClientSession(") == source.count("TCPConnector(") == 1
     assert "resolver=checked" in source and "allow_redirects=False" in source and "trust_env=False" in source
+
+
+def test_the_one_that_hands_files_over_has_sockets_that_are_joined_and_no_others() -> None:
+    source = (ROOT / "masking/handing.py").read_text("utf-8")
+    used = {
+        node.attr
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "socket"
+    }
+    assert used == {
+        "AF_UNIX",
+        "CMSG_LEN",
+        "MSG_CMSG_CLOEXEC",
+        "SCM_RIGHTS",
+        "SOCK_SEQPACKET",
+        "SOL_SOCKET",
+        "send_fds",
+        "socket",
+        "socketpair",
+    }
+    # The bare kind is made of a descriptor that was handed over, and is never told an address.
+    assert source.count("socket.socket(") == source.count("socket.socket(fileno=descriptor)") == 1
+    assert ".connect(" not in source and ".bind(" not in source
+
+
+def test_only_the_port_for_callers_is_bound() -> None:
+    binding = {path for path, source in sources() if ".bind(" in source or "create_server" in source}
+    assert binding == {"gateway/listening.py"}
 
 
 @pytest.mark.parametrize(
@@ -106,7 +187,23 @@ def test_the_one_on_the_private_network_uses_nothing_but_its_own_checked_session
         "from asyncio import open_connection",
         "async def f(loop): await loop.create_connection(None)",
         "import socket",
+        "from logging import handlers",
+        "from os import system",
+        "import os\nos.execv('/bin/sh', [])",
+        "async def f(a): await a.create_subprocess_exec('x')",
+        "import opentelemetry.sdk.trace",
+        "__import__('socket')",
+        "from importlib import import_module",
+        "exec('import socket')",
+        "import ctypes\nctypes.CDLL(None).connect",
     ],
 )
 def test_the_search_finds_what_it_looks_for(source: str) -> None:
-    assert list(_violations(source, "masking"))
+    assert list(reach(source))
+
+
+@pytest.mark.parametrize(
+    "source", ["import asyncio", "from urllib.parse import quote", "import regex", "x.http"]
+)
+def test_the_search_finds_nothing_else(source: str) -> None:
+    assert not list(reach(source))

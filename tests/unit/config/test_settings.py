@@ -194,7 +194,7 @@ def test_a_short_masking_secret_is_refused(tmp_path: Path) -> None:
     held = tmp_path / "key"
     held.write_text("short")
     assert wrong(tmp_path, f"masking:\n  secret_file: {held}\n") == [
-        "s.yaml:2: masking.secret_file: must hold 16 characters or more"
+        "s.yaml:2: masking.secret_file: key: must hold 16 characters or more"
     ]
 
 

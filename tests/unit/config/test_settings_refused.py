@@ -189,7 +189,7 @@ def test_a_wrong_value_in_the_environment_names_the_variable_and_not_the_value(t
         {"WEIGHBRIDGE_SERVER__PORT": "hush", "WEIGHBRIDGE_COMMERCIAL__API_KEY": "hush hush"},
     )
     assert lines == [
-        "environment: WEIGHBRIDGE_COMMERCIAL__API_KEY: must be 1 to 4096 printable ASCII characters without spaces",
+        "environment: WEIGHBRIDGE_COMMERCIAL__API_KEY: must hold 1 to 4096 printable ASCII characters without spaces",
         "environment: WEIGHBRIDGE_SERVER__PORT: must be a whole number between 0 and 65535",
     ]
 

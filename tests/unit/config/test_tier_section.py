@@ -241,7 +241,7 @@ def test_the_key_of_the_endpoints_is_a_secret(tmp_path: Path) -> None:
         "WEIGHBRIDGE_TIERS__LOCAL_70B__ENDPOINT_API_KEY or tiers.local-70b.endpoint_api_key_file"
     ]
     assert wrong(tmp_path, env={"WEIGHBRIDGE_TIERS__LOCAL_8B__ENDPOINT_API_KEY": "hush hush"}) == [
-        "environment: WEIGHBRIDGE_TIERS__LOCAL_8B__ENDPOINT_API_KEY: must be 1 to 4096 printable ASCII characters "
+        "environment: WEIGHBRIDGE_TIERS__LOCAL_8B__ENDPOINT_API_KEY: must hold 1 to 4096 printable ASCII characters "
         "without spaces"
     ]
 

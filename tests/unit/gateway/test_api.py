@@ -23,6 +23,7 @@ from weighbridge.observability.metrics import Metrics
 from weighbridge.policies.loader import policy_path
 from weighbridge.policies.store import PolicyStore
 from weighbridge.state.store import StateStore
+from weighbridge.state.switch import EgressSwitch
 
 
 @dataclass
@@ -114,6 +115,7 @@ def world(tmp_path: Path, *, keyed: bool = False, peer: str = "127.0.0.1", **ove
         gate=gate,  # type: ignore[arg-type]
         ledger=ledger,  # type: ignore[arg-type]
         state=state,
+        switch=EgressSwitch(state, settings.commercial.kill_switch_file, metrics),
         metrics=metrics,
         dispatch=None,  # type: ignore[arg-type]
         clock=clock,

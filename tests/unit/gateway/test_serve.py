@@ -19,6 +19,7 @@ import httpx
 import pytest
 
 from tests.support.fake_engine import FakeEngine
+from tests.support.ledger_rows import CHAIN_KEY
 from tests.unit.gateway import tls
 from tests.unit.gateway.fakes import chat_body
 from weighbridge.config.clock import SystemClock
@@ -229,7 +230,7 @@ def test_what_keeps_serve_from_starting_is_one_line(
 
 def test_another_gateway_on_the_state_folder(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
-    ledger = Ledger.open(settings.state_dir / "ledger.sqlite3", clock=SystemClock())
+    ledger = Ledger.open(settings.state_dir / "ledger.sqlite3", clock=SystemClock(), chain_key=CHAIN_KEY)
     with pytest.raises(SpoolBusy):
         start(settings)
     ledger.close_sync()

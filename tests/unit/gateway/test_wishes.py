@@ -92,6 +92,58 @@ def test_given_twice_each_must_be_legal() -> None:
     assert refused((PRIORITY, b"batch"), (PRIORITY, b"x")).param == "x-weighbridge-priority"
 
 
+CLASS = b"x-weighbridge-data-class"
+CONVERSATION = b"x-weighbridge-conversation-id"
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        (b"restricted", "restricted"),
+        (b" Restricted\t", "restricted"),
+        (b"a.b_c-1", "a.b_c-1"),
+        (b"x" * 32, "x" * 32),
+    ],
+)
+def test_a_data_class(value: bytes, found: str) -> None:
+    assert wishes((CLASS, value)) == Wishes(data_class=found)
+
+
+@pytest.mark.parametrize("value", [b"0190-abc", b"user:7/chat@42", b"aGk+/w==", b"c" * 200])
+def test_a_conversation(value: bytes) -> None:
+    assert wishes((CONVERSATION, value)) == Wishes(conversation=value.decode())
+
+
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [
+        (CLASS, b""),
+        (CLASS, b"x" * 33),
+        (CLASS, b"two words"),
+        (CLASS, "기밀".encode()),
+        (CLASS, b"public\x00"),
+        (CONVERSATION, b""),
+        (CONVERSATION, b"c" * 201),
+        (CONVERSATION, b"a b"),
+        (CONVERSATION, b"a\nb"),
+        (CONVERSATION, "대화".encode()),
+        (CONVERSATION, b"\xff"),
+    ],
+)
+def test_a_class_or_conversation_that_is_none(header: bytes, value: bytes) -> None:
+    error = refused((header, value))
+    assert error.param == header.decode()
+    assert error.message.isascii() and (not value.strip() or value.decode("latin-1") not in error.message)
+
+
+@pytest.mark.parametrize("header", [CLASS, CONVERSATION])
+def test_a_class_or_conversation_given_twice_must_be_the_same(header: bytes) -> None:
+    same = wishes((header, b"one"), (header, b"one"))
+    assert "one" in (same.data_class, same.conversation)
+    assert refused((header, b"one"), (header, b"other")).param == header.decode()
+    assert refused((header, b"one"), (header, b"")).param == header.decode()
+
+
 @settings(deadline=None)
 @given(st.binary(max_size=12), st.binary(max_size=12))
 def test_any_value_is_a_wish_or_refused(wait: bytes, priority: bytes) -> None:

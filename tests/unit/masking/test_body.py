@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -17,7 +18,7 @@ from weighbridge.config.errors import InvalidRequest
 from weighbridge.config.settings import MaskingSettings
 from weighbridge.masking import masker as masker_module
 from weighbridge.masking.body import INSTRUCTION
-from weighbridge.masking.entities import PLACEHOLDER
+from weighbridge.masking.entities import PLACEHOLDER, Span
 from weighbridge.masking.errors import MaskingRefused
 from weighbridge.masking.masker import Masker
 from weighbridge.masking.request import MaskedRequest
@@ -30,7 +31,9 @@ SAY = {"role": "user", "content": "hello"}
 
 @pytest.fixture
 async def masker() -> AsyncIterator[Masker]:
-    made = Masker(MaskingSettings(max_chars=5000), CLOCK, start_child=Children().start)
+    made = Masker(
+        MaskingSettings(layers=[], without_names="mask", max_chars=5000), CLOCK, start_child=Children().start
+    )
     await made.start()
     yield made
     await made.close()
@@ -284,6 +287,27 @@ async def test_a_value_split_over_two_parts_is_masked_in_both(masker: Masker) ->
         assert [PLACEHOLDER.sub("", text) for text in texts] == [halves[0].split()[0] + " ", " now"]
 
 
+@pytest.mark.parametrize("between", [[], [{"role": "assistant", "content": "Go on."}]])
+async def test_a_number_dealt_out_over_messages_is_masked_in_both(
+    masker: Masker, between: list[dict[str, Any]]
+) -> None:
+    first, second = "It begins with 9001", "015678 and that was it"
+    messages = [{"role": "user", "content": first}, *between, {"role": "user", "content": second}]
+    made = await outward(masker, {"messages": messages})
+    told = [message["content"] for message in made["messages"][1:]]
+    assert "9001" not in told[0] and told[0].startswith("It begins with [NUM_")
+    assert "015678" not in told[-1] and told[-1].endswith("] and that was it")
+
+
+async def test_numbers_of_messages_far_apart_are_left_alone(masker: Masker) -> None:
+    messages = [
+        {"role": "user", "content": "In 2023 we sold 1,200 pieces and then nothing."},
+        {"role": "assistant", "content": "I see: nothing after 1,200."},
+        {"role": "user", "content": "Right, 12 boxes of them."},
+    ]
+    assert (await outward(masker, {"messages": messages}))["messages"] == messages
+
+
 async def test_parts_that_only_adjoin_are_left_alone(masker: Masker) -> None:
     parts = [{"type": "text", "text": text} for text in ("in 2023", " we sold", " 1,234,567")]
     made = await outward(masker, {"messages": [{"role": "user", "content": parts}]})
@@ -344,7 +368,9 @@ async def test_a_placeholder_in_the_request_is_refused() -> None:
     def shaped(text: str) -> list[tuple[int, int, str]]:
         return [(0, 5, "SHAPE")] if "[NUM_" in text else []
 
-    masker = Masker(MaskingSettings(), CLOCK, start_child=Children(shaped).start)
+    masker = Masker(
+        MaskingSettings(layers=[], without_names="mask"), CLOCK, start_child=Children(shaped).start
+    )
     await masker.start()
     body = {"messages": [{"role": "user", "content": "[NUM_ABCDEFGH]"}]}
     assert await reason(masker, body) == "placeholder_shaped_input"
@@ -387,7 +413,9 @@ async def test_a_long_request_is_put_together_in_a_thread_and_comes_out_the_same
 
     for name in ("plan_body", "_fill_in", "seal_request"):
         monkeypatch.setattr(masker_module, name, noting(getattr(masker_module, name)))
-    bodies = [{"messages": [{"role": "user", "content": f"{n} {SECRET}"} for n in range(200)]}, SITES["user"]]
+    words = [chr(97 + n % 26) * (n // 26 + 1) for n in range(200)]
+    long = {"messages": [{"role": "user", "content": f"{word} {SECRET}"} for word in words]}
+    bodies = [long, SITES["user"]]
     inline = [await mask(masker, body) for body in bodies]
     assert beside == [True] * 3 + [False] * 3
     for limit in ("_INLINE_NODES", "_INLINE_CHARS"):
@@ -413,10 +441,72 @@ async def test_a_fault_of_our_own_is_a_refusal_without_text(
     def broken(text: str) -> list[Any]:
         raise ValueError(text)
 
-    monkeypatch.setattr("weighbridge.masking.masker.leftovers", broken)
+    monkeypatch.setattr("weighbridge.masking.masked_text.remains", broken)
     with pytest.raises(MaskingRefused) as raised:
         await mask(masker, {"messages": [{"role": "user", "content": SECRET}]})
     assert raised.value.reason == "internal"
     assert raised.value.__cause__ is None
     assert raised.value.__suppress_context__
     assert "secret" not in caplog.text
+
+
+def beside_a_label(text: str) -> list[Span]:
+    """A detector that knows a name only by what stands before it."""
+    return [(*hit.span(1), "PERSON") for hit in re.finditer(r'"(?:name|성명)": "([^"]*)"', text)]
+
+
+async def masker_of(find: Callable[[str], list[Span]]) -> Masker:
+    made = Masker(MaskingSettings(layers=[], without_names="mask"), CLOCK, start_child=Children(find).start)
+    await made.start()
+    return made
+
+
+@pytest.mark.parametrize("key", ["name", "성명"])
+async def test_a_value_in_arguments_is_looked_at_beside_its_key(key: str) -> None:
+    masker = await masker_of(beside_a_label)
+    try:
+        arguments = json.dumps({key: "min su", "note": "min su", "n": [{key: "you"}]})
+        made = await outward(masker, {"messages": [SAY, call(arguments)]})
+        said = json.loads(made["messages"][-1]["tool_calls"][0]["function"]["arguments"])
+        assert PLACEHOLDER.fullmatch(said[key]) and PLACEHOLDER.fullmatch(said["n"][0][key])
+        # One text, one masked form, wherever it stands.
+        assert said["note"] == said[key]
+    finally:
+        await masker.close()
+
+
+async def test_an_identifier_that_looks_like_a_place_stays_and_a_name_does_not() -> None:
+    def find(text: str) -> list[Span]:
+        return [(*hit.span(), kind) for word, kind in KNOWN.items() for hit in re.finditer(word, text)]
+
+    KNOWN = {"Paris": "PLACE", "홍길동": "NAME", "secret_value": "KNOWN"}
+    masker = await masker_of(find)
+    try:
+        for key, refused in (("Paris", False), ("Paris 12", True), ("홍길동", True), ("secret_value", True)):
+            body = {"messages": [SAY, call(json.dumps({key: 1}))]}
+            if refused:
+                assert await reason(masker, body) == "key_hit"
+            else:
+                await outward(masker, body)
+    finally:
+        await masker.close()
+
+
+@pytest.mark.parametrize("name", ["What is Kim's number", "이름", "a" * 129, ""])
+async def test_a_sentence_is_no_function_name(masker: Masker, name: str) -> None:
+    for body in (
+        {"messages": [SAY], "tools": [{"type": "function", "function": {"name": name}}]},
+        {"messages": [SAY], "tool_choice": {"type": "function", "function": {"name": name}}},
+        {"messages": [SAY], "response_format": {"type": "json_schema", "json_schema": {"name": name}}},
+        {"messages": [SAY, {"role": "function", "name": name, "content": "1"}]},
+    ):
+        assert await reason(masker, body) == "key_hit"
+
+
+async def test_a_response_format_has_no_other_fields(masker: Masker) -> None:
+    asked = {"type": "json_schema", "note": "kim", "json_schema": {"name": "n", "schema": {}, "x": "kim"}}
+    made = await outward(masker, {"messages": [SAY], "response_format": asked})
+    assert made["response_format"] == {"type": "json_schema", "json_schema": {"name": "n", "schema": {}}}
+    assert (
+        await reason(masker, {"messages": [SAY], "response_format": {"type": "kim"}}) == "unknown_field_type"
+    )

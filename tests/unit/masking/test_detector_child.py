@@ -3,48 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
-import sys
-import textwrap
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.support.made_up_nursery import with_detector, with_worker
 from weighbridge.masking import wire
-from weighbridge.masking.detector_child import COMMAND, ChildLost, DetectorChild, child_environment
+from weighbridge.masking.detector_child import ChildLost, DetectorChild, child_environment
+from weighbridge.masking.detector_nursery import DetectorNursery
 from weighbridge.masking.errors import MaskingRefused
 
 pytestmark = pytest.mark.slow
 
 
-def speaking(answer: str) -> tuple[str, ...]:
-    """A process that says it is ready and then answers every task with the expression `answer`."""
-    program = f"""
-        import os, sys, time
-        from weighbridge.masking import wire
-        def read():
-            (length,) = wire.LENGTH.unpack(sys.stdin.buffer.read(4))
-            return wire.question(sys.stdin.buffer.read(length))
-        def say(data):
-            sys.stdout.buffer.write(data)
-            sys.stdout.buffer.flush()
-        read()
-        say(wire.frame(wire.Ready("made up")))
-        while True:
-            task = read()
-            say({answer})
-    """
-    return (sys.executable, "-c", textwrap.dedent(program))
+@asynccontextmanager
+async def child_of(command: Sequence[str]) -> AsyncIterator[DetectorChild]:
+    nursery = DetectorNursery(wire.Setup(), command)
+    try:
+        child = await nursery.start_child()
+        yield child
+        await child.kill()
+    finally:
+        await nursery.close()
 
 
 async def ask(answer: str, texts: tuple[str, ...] = ("hello",), limit_s: float = 10) -> object:
-    child = await DetectorChild.start(wire.Setup(), speaking(answer))
-    try:
+    async with child_of(with_worker(answer)) as child:
         return await child.find(texts, limit_s)
-    finally:
-        await child.kill()
 
 
 async def test_a_plausible_answer_is_taken() -> None:
@@ -78,34 +67,50 @@ async def test_nonsense_and_death_lose_the_process(answer: str) -> None:
         await ask(answer)
 
 
+@pytest.mark.parametrize("kept", [1, 4, 9])
+async def test_an_answer_that_breaks_off_loses_the_process(kept: int) -> None:
+    torn = f"wire.frame(wire.Found(task.id, [[]]))[:{kept}]"
+    with pytest.raises(ChildLost):
+        await ask(f"os.write(sink.fileno(), {torn}) and os._exit(0)")
+
+
 async def test_silence_loses_the_process() -> None:
     with pytest.raises(ChildLost):
         await ask("time.sleep(60)", limit_s=0.2)
 
 
 async def test_a_detector_that_raises_is_a_refusal_and_the_process_is_kept() -> None:
-    child = await DetectorChild.start(
-        wire.Setup(), speaking("wire.frame(wire.Failed(task.id, 'ValueError'))")
-    )
-    for _ in range(2):
-        with pytest.raises(MaskingRefused) as raised:
+    async with child_of(with_detector(find="if text == 'bad': raise ValueError(text)\nreturn []")) as child:
+        for _ in range(2):
+            with pytest.raises(MaskingRefused) as raised:
+                await child.find(["bad"], 10)
+            assert raised.value.reason == "detector_failed"
+            assert await child.find(["good"], 10) == [[]]
+
+
+async def test_killing_ends_it_and_may_be_said_twice() -> None:
+    async with child_of(with_detector()) as child:
+        pid, gone = child.pid, asyncio.create_task(child.gone())
+        await child.kill()
+        await child.kill()
+        await asyncio.wait_for(gone, 10)
+        assert child.pid == -1
+        await no_process(pid)
+        with pytest.raises(ChildLost):
             await child.find(["hello"], 10)
-        assert raised.value.reason == "detector_failed"
-    await child.kill()
-    await child.kill()
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("/nonexistent/python",),
-        (sys.executable, "-c", "pass"),
-        (sys.executable, "-c", "import sys; sys.stdout.write('hello, I am ready\\n'); sys.stdout.flush()"),
-    ],
-)
-async def test_a_process_that_does_not_start_is_lost(command: tuple[str, ...]) -> None:
-    with pytest.raises(ChildLost):
-        await DetectorChild.start(wire.Setup(), command)
+async def test_its_death_is_seen_while_nobody_asks() -> None:
+    async with child_of(with_detector()) as child:
+        os.kill(child.pid, signal.SIGKILL)
+        await asyncio.wait_for(child.gone(), 10)
+
+
+async def test_a_long_text_goes_through_and_its_answer_comes_back() -> None:
+    many = "return [(n, n + 1, 'NUM') for n in range(0, len(text), 2)]"
+    async with child_of(with_detector(find=many)) as child:
+        (found,) = await child.find(["가" * 500_000], 60)
+        assert len(found) == 250_000
 
 
 def test_the_environment_holds_nothing_of_ours() -> None:
@@ -115,105 +120,40 @@ def test_the_environment_holds_nothing_of_ours() -> None:
         "WEIGHBRIDGE_COMMERCIAL__API_KEY": "k",
         "OPENAI_API_KEY": "k",
         "X": "1",
+        "OMP_NUM_THREADS": "8",
     }
     made = child_environment(own)
-    assert (made["PATH"], made["HOME"]) == ("/bin", "/h")
+    assert (made["PATH"], made["HOME"], made["OMP_NUM_THREADS"]) == ("/bin", "/h", "1")
     assert not {"WEIGHBRIDGE_COMMERCIAL__API_KEY", "OPENAI_API_KEY", "X"} & set(made)
 
 
-async def _end_of(pid: int) -> None:
-    async with asyncio.timeout(20):
-        while Path(f"/proc/{pid}").exists() and "State:\tZ" not in Path(f"/proc/{pid}/status").read_text():
-            await asyncio.sleep(0.05)
-
-
-async def test_the_process_ends_when_its_pipe_closes() -> None:
-    process = await asyncio.create_subprocess_exec(
-        *COMMAND, str(os.getpid()), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
-    )
-    assert process.stdin is not None
-    process.stdin.close()
-    assert await asyncio.wait_for(process.wait(), 20) == 0
-
-
-async def test_the_process_ends_with_its_parent_though_the_pipe_stays_open() -> None:
-    read_end, write_end = os.pipe()
-    program = (
-        "import os, subprocess, time\n"
-        f"command = [*{list(COMMAND)!r}, str(os.getpid())]\n"
-        f"child = subprocess.Popen(command, stdin={read_end}, stdout=subprocess.DEVNULL)\n"
-        "print(child.pid, flush=True)\ntime.sleep(60)"
-    )
-    parent = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE, pass_fds=(read_end,)
-    )
-    try:
-        assert parent.stdout is not None
-        child = int(await parent.stdout.readline())
-        # The worker waits for its first message. Nothing but the loss of its parent can end it now.
-        parent.kill()
-        await parent.wait()
-        await _end_of(child)
-    finally:
-        os.close(read_end)
-        os.close(write_end)
-
-
 async def test_the_kernel_ends_a_task_that_overruns_even_when_nobody_kills_it() -> None:
-    program = (
-        "import sys, types\n"
-        "made = types.ModuleType('weighbridge.masking.detector')\n"
-        "class Detector:\n"
-        "    version = 'stuck'\n"
-        "    layers, missing, names = (), {}, frozenset()\n"
-        "    def __init__(self, *told): pass\n"
-        "    def find(self, text):\n"
-        "        import re; return re.match(r'(a+)+b', 'a' * 60)\n"
-        "made.Detector = Detector\n"
-        "sys.modules['weighbridge.masking.detector'] = made\n"
-        "from weighbridge.masking.worker import main\nmain()"
-    )
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        program,
-        str(os.getpid()),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    assert process.stdin is not None
-    try:
-        process.stdin.write(wire.frame(wire.Setup()) + wire.frame(wire.Task(1, 0.1, ("x",))))
-        assert await asyncio.wait_for(process.wait(), 20) == -signal.SIGALRM
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
+    stuck = "return text == 'a' and re.match(r'(a+)+b', 'a' * 60) or []"
+    async with child_of(with_detector(find=stuck)) as child:
+        asked = asyncio.create_task(child.find(["a"], 0.05))
+        with pytest.raises(ChildLost):
+            await asked
+        # The pool would kill it now. The worker's own timer has to do without.
+        await asyncio.wait_for(child.gone(), 20)
+
+
+async def test_a_task_that_is_done_stops_the_timer() -> None:
+    async with child_of(with_detector()) as child:
+        assert await child.find(["a"], 0.2) == [[]]
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(child.gone(), 1.6)
 
 
 async def test_what_a_library_prints_does_not_mix_with_the_messages() -> None:
-    program = (
-        "import sys, types, os\n"
-        "made = types.ModuleType('weighbridge.masking.detector')\n"
-        "class Detector:\n"
-        "    version, layers, missing, names = 'noisy', (), {}, frozenset()\n"
-        "    def __init__(self, *told): print('loading')\n"
-        "    def find(self, text):\n"
-        "        print(text, file=sys.stderr); print(text); os.write(1, text.encode()); raise ValueError(text)\n"
-        "made.Detector = Detector\n"
-        "sys.modules['weighbridge.masking.detector'] = made\n"
-        "from weighbridge.masking.worker import main\nmain()"
-    )
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        program,
-        str(os.getpid()),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await process.communicate(
-        wire.frame(wire.Setup()) + wire.frame(wire.Task(1, 10, ("very private",)))
-    )
-    assert out == wire.frame(wire.Ready("noisy")) + wire.frame(wire.Failed(1, "ValueError"))
-    assert err == b""
+    noisy = "print(text, file=sys.stderr); print(text); os.write(1, text.encode()); return []"
+    async with child_of(with_detector(find=noisy, load="print('loading', flush=True)")) as child:
+        assert await child.find(["very private"], 10) == [[]]
+        for standard in (0, 1, 2):
+            assert os.readlink(f"/proc/{child.pid}/fd/{standard}") == os.devnull
+
+
+async def no_process(pid: int, within_s: float = 5) -> None:
+    """Returns when there is no process of this number, not even a dead one that nobody has buried."""
+    async with asyncio.timeout(within_s):
+        while Path(f"/proc/{pid}").exists():
+            await asyncio.sleep(0.01)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from tests.unit.masking.fakes import Children
+from tests.unit.masking.fakes import Children, FakeChild
 from weighbridge.config.clock import SystemClock
 from weighbridge.config.deadline import Deadline
 from weighbridge.masking import detector_pool as pool_module
 from weighbridge.masking.detector_pool import DetectorPool
+from weighbridge.masking.detector_queue import Speculation
 from weighbridge.masking.errors import MaskingRefused, Reason
 from weighbridge.masking.slices import Slice, cut
 
@@ -252,3 +254,127 @@ async def test_a_pool_that_ends_while_a_text_is_cut_refuses_it(monkeypatch: pyte
         await pool.close()
         go.set()
         assert await asked == "detector_failed"
+
+
+async def test_a_speculative_request_waits_for_others_until_it_is_promoted() -> None:
+    children = Children()
+    async with pool_of(children, max_queue=8) as pool:
+        child = children.started[0]
+        child.free.clear()
+        running = asyncio.create_task(pool.find(["one"], soon()))
+        await child.busy.wait()
+        guesses = [Speculation(), Speculation()]
+        guessed = [
+            asyncio.create_task(pool.find([f"guess {n}"], soon(), speculation=guess))
+            for n, guess in enumerate(guesses)
+        ]
+        real = asyncio.create_task(pool.find(["a much longer real one"], soon()))
+        await asyncio.sleep(0)
+        guesses[1].promote()
+        child.free.set()
+        assert await asyncio.gather(running, *guessed, real) == [[[]]] * 4
+        assert [asked[0] for asked in child.asked] == ["one", "guess 1", "a much longer real one", "guess 0"]
+
+
+async def test_a_speculative_request_may_be_cancelled_and_its_place_is_free() -> None:
+    children = Children()
+    async with pool_of(children, max_queue=1) as pool:
+        child = children.started[0]
+        child.free.clear()
+        running = asyncio.create_task(pool.find(["one"], soon()))
+        await child.busy.wait()
+        guess = asyncio.create_task(pool.find(["guess"], soon(), speculation=Speculation()))
+        await asyncio.sleep(0)
+        guess.cancel()
+        await asyncio.gather(guess, return_exceptions=True)
+        another = asyncio.create_task(pool.find(["again"], soon(), speculation=Speculation()))
+        await asyncio.sleep(0)
+        child.free.set()
+        assert await running == await another == [[]]
+
+
+async def test_a_speculative_request_is_the_first_to_be_refused() -> None:
+    children = Children()
+    async with pool_of(children, max_queue=1) as pool:
+        child = children.started[0]
+        child.free.clear()
+        running = asyncio.create_task(pool.find(["one"], soon()))
+        await child.busy.wait()
+        guess = asyncio.create_task(pool.find(["x"], soon(), speculation=Speculation()))
+        await asyncio.sleep(0)
+        assert await refusal(pool.find(["y"], soon(), speculation=Speculation())) == "overloaded"
+        real = asyncio.create_task(pool.find(["x" * 5_000], soon()))
+        assert await refusal(guess) == "overloaded"
+        child.free.set()
+        assert await running == await real == [[]]
+
+
+async def test_the_time_limit_of_a_speculative_request_runs_from_its_promotion() -> None:
+    async def never() -> FakeChild:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    pool = DetectorPool(never, workers=1, max_queue=4, task_timeout_s=0.2)
+    starting = asyncio.create_task(pool.start())
+    await asyncio.sleep(0)
+    try:
+        guess = Speculation()
+        asked = asyncio.create_task(pool.find(["guess"], soon(), speculation=guess))
+        assert await refusal(pool.find(["real"], soon())) == "timeout"
+        assert not asked.done()
+        guess.promote()
+        began = time.monotonic()
+        assert await refusal(asked) == "timeout"
+        assert 0.1 < time.monotonic() - began < 5
+        assert await refusal(pool.find(["late"], soon(0.05), speculation=Speculation())) == "timeout"
+    finally:
+        starting.cancel()
+        await pool.close()
+
+
+async def test_what_was_speculative_is_known_afterwards() -> None:
+    children = Children()
+    async with pool_of(children) as pool:
+        assert await pool.find(["XXaXX"], soon(), speculation=Speculation()) == [[(0, 5, "PHONE")]]
+        assert await pool.find(["XXaXX"], soon()) == [[(0, 5, "PHONE")]]
+        assert len(children.started[0].asked) == 1
+
+
+async def test_processes_that_die_before_they_work_are_not_started_without_end() -> None:
+    children = Children()
+
+    async def stillborn() -> FakeChild:
+        child = await children.start()
+        child.ended.set()
+        return child
+
+    pool = DetectorPool(stillborn, workers=1, max_queue=4, task_timeout_s=10)
+    await pool.start()
+    try:
+        await asyncio.sleep(0.5)
+        assert 2 <= len(children.started) <= 5
+    finally:
+        await pool.close()
+
+
+async def test_a_process_that_cannot_be_killed_does_not_end_the_keeping_of_processes() -> None:
+    class Unkillable(FakeChild):
+        async def kill(self) -> None:
+            raise RuntimeError
+
+    children = Children()
+
+    async def start() -> FakeChild:
+        child = await children.start() if children.started else Unkillable()
+        if not children.started:
+            children.started.append(child)
+        return child
+
+    pool = DetectorPool(start, workers=1, max_queue=4, task_timeout_s=10)
+    await pool.start()
+    try:
+        children.started[0].ended.set()
+        await asyncio.wait_for(children.another.wait(), 10)
+        assert await pool.find(["XXaXX"], soon()) == [[(0, 5, "PHONE")]]
+    finally:
+        await pool.close()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import sys
 import time
 import unicodedata
 from collections.abc import AsyncIterator
@@ -18,13 +16,13 @@ import pytest_asyncio
 from weighbridge.config.clock import SystemClock
 from weighbridge.config.deadline import Deadline
 from weighbridge.config.settings import MaskingSettings
-from weighbridge.masking.detector_child import COMMAND, DetectorChild
+from weighbridge.masking.detector_nursery import COMMAND, DetectorNursery
 from weighbridge.masking.masker import Masker
+from weighbridge.masking.rules import Rules
 from weighbridge.masking.wire import Setup
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 CLOCK = SystemClock()
-STARTED: list[DetectorChild] = []
 
 # A process whose every connection attempt and name look-up ends it.
 _GUARDED = (
@@ -32,23 +30,20 @@ _GUARDED = (
     "def deny(*args, **kwargs): os._exit(7)\n"
     "socket.getaddrinfo = socket.gethostbyname = socket.create_connection = deny\n"
     "socket.socket.connect = socket.socket.connect_ex = deny\n"
-    "from weighbridge.masking.worker import main\nmain()"
+    "from weighbridge.masking.nursery import main\nmain()"
 )
-
-
-async def _start() -> DetectorChild:
-    child = await DetectorChild.start(Setup(), (*COMMAND[:2], "-c", _GUARDED))
-    STARTED.append(child)
-    return child
+ALL_MASKED = Rules(refused=frozenset())
+NURSERY = DetectorNursery(Setup(), (*COMMAND[:2], "-c", _GUARDED))
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def masker() -> AsyncIterator[Masker]:
-    made = Masker(MaskingSettings(), CLOCK, start_child=_start)
+    made = Masker(MaskingSettings(layers=[], without_names="mask"), CLOCK, start_child=NURSERY.start_child)
     await made.start()
     assert made.ready
     yield made
     await made.close()
+    await NURSERY.close()
 
 
 async def entities(masker: Masker, text: str) -> dict[str, int]:
@@ -62,6 +57,7 @@ async def _mask(masker: Masker, text: str, **body: Any) -> Any:
         upstream_model="m",
         conversation="t/c",
         deadline=Deadline.after(CLOCK, 30),
+        rules=ALL_MASKED,
     )
 
 
@@ -225,9 +221,10 @@ async def test_hostile_text_is_bounded(masker: Masker, piece: str) -> None:
     assert await entities(masker, "010-1234-5678") == {"PHONE": 1}
 
 
-async def test_the_child_is_bare(masker: Masker, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_child_is_bare(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEIGHBRIDGE_MASKING__SECRET", "very-secret-indeed")
-    child = await _start()
+    nursery = DetectorNursery(Setup())
+    child = await nursery.start_child()
     try:
         environment = Path(f"/proc/{child.pid}/environ").read_bytes()
         assert b"very-secret-indeed" not in environment
@@ -237,36 +234,4 @@ async def test_the_child_is_bare(masker: Masker, monkeypatch: pytest.MonkeyPatch
         assert "regex" in libraries
     finally:
         await child.kill()
-
-
-async def test_cost_of_masking_is_printed(masker: Masker, capsys: pytest.CaptureFixture[str]) -> None:
-    """CPU of the child and of this process for each mask(): a figure to look at, not a gate."""
-    korean = (
-        "안녕하세요. 지난달 상담 때 말씀드린 대로 계약서 초안을 보내 드립니다. 담당자 연락처는 010-2345-6789이고 "
-        "이메일은 sales@example.co.kr입니다. 이번 분기 매출은 전년 대비 12.5% 늘어난 1,234,567원으로, 자세한 내용은 "
-        "첨부한 표를 참고해 주세요. 회의는 다음 주 화요일 오후 3시에 본사 7층에서 열립니다. "
-    )
-    english = (
-        "Thank you for your order. Our records show that the parcel left the warehouse on Monday and should arrive "
-        "within 5 working days. If it does not, call 212-555-0142 or write to help@example.com and quote the order "
-        "number. Prices rose by 3.5% to $1,200 in 2024, and we expect them to stay there. "
-    )
-    tick = os.sysconf("SC_CLK_TCK")
-    for name, text in (("Korean", (korean * 9)[:900]), ("English", (english * 9)[:2000])):
-        await _mask(masker, text)
-        child, own = _cpu(STARTED[0].pid), time.process_time()
-        rounds = 60
-        for _ in range(rounds):
-            await _mask(masker, text)
-        spent = (_cpu(STARTED[0].pid) - child) / tick * 1000 / rounds
-        here = (time.process_time() - own) * 1000 / rounds
-        with capsys.disabled():
-            sys.stdout.write(
-                f"\nmask() {name} {len(text)} characters: {spent:.1f} ms CPU in the child, {here:.2f} here\n"
-            )
-        assert spent >= 0
-
-
-def _cpu(pid: int) -> int:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])
+        await nursery.close()

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.ledger_rows import CHAIN_KEY
 from weighbridge.config.clock import SystemClock
 from weighbridge.observability.ledger import Ledger
 from weighbridge.observability.metrics import Metrics
@@ -23,6 +24,8 @@ def metrics() -> Metrics:
 @pytest.fixture
 async def ledger(spool: Path, metrics: Metrics) -> AsyncIterator[Ledger]:
     """An open ledger that does not try again by itself within a test, and has patience with a lock."""
-    opened = Ledger.open(spool, clock=SystemClock(), retry_s=3600, busy_s=30, metrics=metrics)
+    opened = Ledger.open(
+        spool, clock=SystemClock(), chain_key=CHAIN_KEY, retry_s=3600, busy_s=30, metrics=metrics
+    )
     yield opened
     await opened.close()

@@ -12,6 +12,7 @@ import pytest
 from tests.support import ledger_rows as rows
 from weighbridge.config.clock import SystemClock
 from weighbridge.observability import ledger_read
+from weighbridge.observability.egress_chain import key_id
 from weighbridge.observability.ledger import Ledger, LedgerUnavailable
 
 
@@ -73,8 +74,14 @@ async def test_a_request_becomes_one_row_with_every_value(ledger: Ledger, spool:
 
 async def test_an_egress_row_holds_every_value(ledger: Ledger, spool: Path) -> None:
     await ledger.record_egress(rows.egress())
-    assert rows.egresses(spool) == [
+    (row,) = rows.egresses(spool)
+    assert len(row.pop("chain")) == 64
+    assert [row] == [
         {
+            "seq": 1,
+            "form": 1,
+            "key_id": key_id(rows.CHAIN_KEY),
+            "adopted": False,
             "egress_id": "e1",
             "request_id": "r1",
             "attempt": 1,
@@ -183,7 +190,7 @@ async def test_an_egress_whose_sender_is_gone_is_not_recorded(ledger: Ledger, sp
 
 
 async def test_close_writes_what_was_handed_over(spool: Path) -> None:
-    ledger = Ledger.open(spool, clock=SystemClock())
+    ledger = Ledger.open(spool, clock=SystemClock(), chain_key=rows.CHAIN_KEY)
     futures = [ledger.intent(rows.intent(f"r{n}")) for n in range(1200)]
     await ledger.close()
     assert all(future.done() and future.exception() is None for future in futures)
@@ -192,7 +199,7 @@ async def test_close_writes_what_was_handed_over(spool: Path) -> None:
 
 
 async def test_a_closed_ledger_refuses(spool: Path) -> None:
-    ledger = Ledger.open(spool, clock=SystemClock())
+    ledger = Ledger.open(spool, clock=SystemClock(), chain_key=rows.CHAIN_KEY)
     assert ledger.healthy
     await ledger.close()
     assert not ledger.healthy
@@ -205,7 +212,7 @@ async def test_a_closed_ledger_refuses(spool: Path) -> None:
 
 
 def test_close_without_a_loop_still_running(spool: Path) -> None:
-    ledger = Ledger.open(spool, clock=SystemClock())
+    ledger = Ledger.open(spool, clock=SystemClock(), chain_key=rows.CHAIN_KEY)
 
     async def hand_over() -> None:
         ledger.intent(rows.intent())
@@ -214,16 +221,16 @@ def test_close_without_a_loop_still_running(spool: Path) -> None:
     ledger.close_sync()
     ledger.close_sync()
     assert list(rows.requests(spool)) == ["r1"]
-    Ledger.open(spool, clock=SystemClock()).close_sync()
+    Ledger.open(spool, clock=SystemClock(), chain_key=rows.CHAIN_KEY).close_sync()
 
 
 async def test_closing_gives_up_on_a_disk_that_hangs(spool: Path) -> None:
-    ledger = Ledger.open(spool, clock=SystemClock())
+    ledger = Ledger.open(spool, clock=SystemClock(), chain_key=rows.CHAIN_KEY)
     with rows.held_by_another(spool):
         ledger.intent(rows.intent())
         await ledger.close(timeout_s=0.05)
         with pytest.raises(Exception, match="in use"):
-            Ledger.open(spool, clock=SystemClock())
+            Ledger.open(spool, clock=SystemClock(), chain_key=rows.CHAIN_KEY)
     await ledger.close()
     assert list(rows.requests(spool)) == ["r1"]
 
@@ -231,7 +238,7 @@ async def test_closing_gives_up_on_a_disk_that_hangs(spool: Path) -> None:
 async def test_failed_futures_nobody_awaits_make_no_noise(spool: Path) -> None:
     complaints: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
-    ledger = Ledger.open(spool, clock=SystemClock())
+    ledger = Ledger.open(spool, clock=SystemClock(), chain_key=rows.CHAIN_KEY)
     with rows.broken_disk():
         failed = ledger.intent(rows.intent())
         with pytest.raises(LedgerUnavailable):

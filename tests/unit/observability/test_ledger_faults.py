@@ -15,6 +15,7 @@ import pytest
 from tests.support import ledger_rows as rows
 from weighbridge.config.clock import SystemClock
 from weighbridge.observability import ledger_inbox
+from weighbridge.observability.egress_chain import ChainedEgress
 from weighbridge.observability.ledger import Ledger, LedgerUnavailable
 from weighbridge.observability.metrics import Metrics
 
@@ -106,7 +107,9 @@ async def test_an_egress_takes_its_waiting_intent_along(
     monkeypatch.setattr(ledger_inbox, "put", seen)
     await ledger.record_egress(rows.egress("e1", "r1"))
     # One commit: a kill right after it must not leave an egress row without its request.
-    assert commits[0] == [rows.intent("r1"), rows.egress("e1", "r1")]
+    first, second = commits[0]
+    assert first == rows.intent("r1")
+    assert (type(second), second.egress_id) == (ChainedEgress, "e1")
 
 
 async def test_a_full_disk(ledger: Ledger, spool: Path, metrics: Metrics) -> None:
@@ -127,7 +130,9 @@ async def test_a_full_disk(ledger: Ledger, spool: Path, metrics: Metrics) -> Non
 
 
 async def test_the_backlog_drops_its_oldest_rows_and_counts_them(spool: Path, metrics: Metrics) -> None:
-    ledger = Ledger.open(spool, clock=SystemClock(), max_pending=3, retry_s=3600, metrics=metrics)
+    ledger = Ledger.open(
+        spool, clock=SystemClock(), chain_key=rows.CHAIN_KEY, max_pending=3, retry_s=3600, metrics=metrics
+    )
     with rows.broken_disk():
         for n in range(5):
             await fails(ledger.intent(rows.intent(f"r{n}")))
@@ -138,7 +143,9 @@ async def test_the_backlog_drops_its_oldest_rows_and_counts_them(spool: Path, me
 
 
 async def test_a_disk_that_hangs_does_not_fill_the_memory(spool: Path, metrics: Metrics) -> None:
-    ledger = Ledger.open(spool, clock=SystemClock(), max_pending=3, busy_s=30, metrics=metrics)
+    ledger = Ledger.open(
+        spool, clock=SystemClock(), chain_key=rows.CHAIN_KEY, max_pending=3, busy_s=30, metrics=metrics
+    )
     with rows.held_by_another(spool):
         under_way = ledger.intent(rows.intent("r0"))
         while ledger._writer._queue.qsize():
@@ -163,7 +170,7 @@ async def test_the_ledger_finds_out_by_itself_that_the_disk_is_back(spool: Path,
                 back.set()
 
     metrics.ledger_healthy = Watched()  # type: ignore[assignment]
-    ledger = Ledger.open(spool, clock=SystemClock(), retry_s=0.01, metrics=metrics)
+    ledger = Ledger.open(spool, clock=SystemClock(), chain_key=rows.CHAIN_KEY, retry_s=0.01, metrics=metrics)
     back.clear()
     with rows.broken_disk():
         with pytest.raises(LedgerUnavailable):
@@ -225,7 +232,7 @@ async def test_a_fault_in_the_thread_does_not_end_it(
 async def test_a_fault_that_stays_does_not_keep_the_ledger_from_closing(
     spool: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger = Ledger.open(spool, clock=SystemClock())
+    ledger = Ledger.open(spool, clock=SystemClock(), chain_key=rows.CHAIN_KEY)
 
     def faulty(*_: Any) -> None:
         raise RuntimeError
@@ -233,7 +240,7 @@ async def test_a_fault_that_stays_does_not_keep_the_ledger_from_closing(
     monkeypatch.setattr(ledger._writer, "_merge", faulty)
     await fails(ledger.intent(rows.intent("r1")))
     await ledger.close(timeout_s=10)
-    Ledger.open(spool, clock=SystemClock()).close_sync()
+    Ledger.open(spool, clock=SystemClock(), chain_key=rows.CHAIN_KEY).close_sync()
 
 
 async def test_the_break_is_logged_once(ledger: Ledger, caplog: pytest.LogCaptureFixture) -> None:

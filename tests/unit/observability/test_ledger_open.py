@@ -31,12 +31,12 @@ class FixedClock(SystemClock):
 
 
 def reopen(spool: Path, metrics: Metrics | None = None) -> Ledger:
-    return Ledger.open(spool, clock=FixedClock(), metrics=metrics)
+    return Ledger.open(spool, clock=FixedClock(), chain_key=rows.CHAIN_KEY, metrics=metrics)
 
 
 async def leave_open(spool: Path, *left: Intent | Progress | Attempt | Egress | Completion) -> None:
     """What a killed gateway leaves: rows on disk and no completion."""
-    ledger = Ledger.open(spool, clock=SystemClock())
+    ledger = Ledger.open(spool, clock=SystemClock(), chain_key=rows.CHAIN_KEY)
     for row in left:
         match row:
             case Intent():
@@ -145,7 +145,7 @@ def test_another_process_cannot_open_it_until_the_owner_is_killed(spool: Path) -
     code = (
         "import sys, pathlib; from weighbridge.config.clock import SystemClock\n"
         "from weighbridge.observability.ledger import Ledger\n"
-        "ledger = Ledger.open(pathlib.Path(sys.argv[1]), clock=SystemClock())\n"
+        "ledger = Ledger.open(pathlib.Path(sys.argv[1]), clock=SystemClock(), chain_key=bytes(32))\n"
         "print('open', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
@@ -225,7 +225,7 @@ def test_a_newer_schema_is_refused_and_left_alone(spool: Path) -> None:
     assert "newer version (schema 99" in one_line(spool)
     with closing(sqlite3.connect(spool)) as conn:
         assert conn.execute("PRAGMA user_version").fetchone()[0] == 99
-        conn.execute("PRAGMA user_version=1")
+        conn.execute(f"PRAGMA user_version={ledger_schema.VERSION}")
     reopen(spool).close_sync()  # the refusal let go of the lock
 
 
@@ -248,8 +248,8 @@ def test_a_folder_in_its_place_is_refused(spool: Path) -> None:
 
 
 def test_a_step_that_breaks_off_leaves_the_old_schema(spool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = ((*ledger_schema.MIGRATIONS[0], "CREATE TABLE nonsense ("),)
-    monkeypatch.setattr(ledger_module, "MIGRATIONS", broken)
+    first, *_ = ledger_schema.migrations(rows.CHAIN_KEY)
+    monkeypatch.setattr(ledger_module, "migrations", lambda _: ((*first, "CREATE TABLE nonsense ("),))
     one_line(spool)
     with closing(sqlite3.connect(spool)) as conn:
         assert conn.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0

@@ -33,7 +33,7 @@ async def fails(future: asyncio.Future[None]) -> None:
 
 
 async def test_a_locked_file_holds_callers_up_once_and_loses_nothing(spool: Path, metrics: Metrics) -> None:
-    ledger = Ledger.open(spool, clock=SystemClock(), retry_s=NEVER, metrics=metrics)
+    ledger = Ledger.open(spool, clock=SystemClock(), chain_key=rows.CHAIN_KEY, retry_s=NEVER, metrics=metrics)
     with rows.held_by_another(spool):
         began = time.monotonic()
         await fails(ledger.intent(rows.intent("r0")))
@@ -58,7 +58,7 @@ async def test_a_locked_file_holds_callers_up_once_and_loses_nothing(spool: Path
 
 
 async def test_a_healthy_ledger_waits_for_a_short_lock(spool: Path) -> None:
-    ledger = Ledger.open(spool, clock=SystemClock(), busy_s=30)
+    ledger = Ledger.open(spool, clock=SystemClock(), chain_key=rows.CHAIN_KEY, busy_s=30)
     with rows.held_by_another(spool):
         written = ledger.intent(rows.intent())
         while ledger._writer._queue.qsize():
@@ -71,7 +71,9 @@ async def test_a_healthy_ledger_waits_for_a_short_lock(spool: Path) -> None:
 async def test_rows_are_written_once_the_lock_is_gone_though_nothing_new_comes(
     spool: Path, metrics: Metrics
 ) -> None:
-    ledger = Ledger.open(spool, clock=SystemClock(), busy_s=0.01, retry_s=0.01, metrics=metrics)
+    ledger = Ledger.open(
+        spool, clock=SystemClock(), chain_key=rows.CHAIN_KEY, busy_s=0.01, retry_s=0.01, metrics=metrics
+    )
     with rows.held_by_another(spool):
         await fails(ledger.intent(rows.intent()))
     async with asyncio.timeout(10):
@@ -83,7 +85,9 @@ async def test_rows_are_written_once_the_lock_is_gone_though_nothing_new_comes(
 
 
 async def test_closing_waits_a_while_for_the_lock(spool: Path, metrics: Metrics) -> None:
-    ledger = Ledger.open(spool, clock=SystemClock(), busy_s=0.01, retry_s=NEVER, metrics=metrics)
+    ledger = Ledger.open(
+        spool, clock=SystemClock(), chain_key=rows.CHAIN_KEY, busy_s=0.01, retry_s=NEVER, metrics=metrics
+    )
     tried = threading.Event()
     with rows.held_by_another(spool):
         await fails(ledger.intent(rows.intent()))
@@ -134,7 +138,9 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[HangingDisk]:
 
 
 def opened(spool: Path, metrics: Metrics) -> Ledger:
-    return Ledger.open(spool, clock=SystemClock(), retry_s=NEVER, hang_s=0.1, metrics=metrics)
+    return Ledger.open(
+        spool, clock=SystemClock(), chain_key=rows.CHAIN_KEY, retry_s=NEVER, hang_s=0.1, metrics=metrics
+    )
 
 
 async def test_callers_of_a_hanging_disk_are_answered_and_their_rows_written_later(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from weighbridge.config.entity_types import EntityType
 from weighbridge.config.problems import ConfigProblems
 from weighbridge.config.settings import PolicySettings
 from weighbridge.policies.compiled import Policy, compile_policy
@@ -23,6 +25,8 @@ from weighbridge.policies.loader import (
 )
 from weighbridge.policies.schema import PolicyDocument
 from weighbridge.policies.tasks import MEANING, TASKS
+
+TYPES = get_args(EntityType)
 
 HEAD = "version: 1\nname: p\negress: masked\n"
 
@@ -126,7 +130,7 @@ REFUSED = {
     ),
     "tenant opens": (
         f"{HEAD}tenants:\n  a:\n    egress: masked\n",
-        "p.yaml:6: tenants.a.egress: must be never, or left out (a tenant may only be stricter)",
+        "p.yaml:6: tenants.a.egress: must be never, or left out (a tenant or key may only be stricter)",
     ),
     "tenant waits longer": (
         f"{HEAD}tenants:\n  a.b:\n    queue_lock_timeout_ms: 2001\n",
@@ -173,6 +177,74 @@ REFUSED = {
     "tenant goes first": (
         f"{HEAD}tenants:\n  a:\n    priority: interactive\n",
         "p.yaml:6: tenants.a.priority: must be batch, or left out (interactive)",
+    ),
+    "task opens": (
+        f"{HEAD}tasks:\n  code: {{road: by-score, egress: masked}}\n",
+        "p.yaml:5: tasks.code.egress: must be never, or left out (a task may only be stricter)",
+    ),
+    "kind of value unknown": (
+        f"{HEAD}outward:\n  refuse: [RRN, PASSPROT]\n",
+        "p.yaml:5: outward.refuse[1]: must be one of " + ", ".join(TYPES),
+    ),
+    "kind of value twice": (
+        f"{HEAD}outward:\n  refuse: [RRN, RRN]\n",
+        "p.yaml:5: outward.refuse[1]: this kind is given twice",
+    ),
+    "refusal goes nowhere known": (
+        f"{HEAD}outward: {{on_refusal: retry}}\n",
+        "p.yaml:4: outward.on_refusal: must be one of local, reject",
+    ),
+    "pattern broken": (
+        f"{HEAD}outward:\n  blocked:\n    patterns:\n      - 'good'\n      - 'bad('\n",
+        "p.yaml:8: outward.blocked.patterns[1]: is no regular expression (at character 5)",
+    ),
+    "pattern for all": (
+        f"{HEAD}outward: {{blocked: {{patterns: ['a*']}}}}\n",
+        "p.yaml:4: outward.blocked.patterns[0]: matches the empty text, so it would keep every request in",
+    ),
+    "word of spaces": (
+        f"{HEAD}outward: {{blocked: {{words: ['  ']}}}}\n",
+        "p.yaml:4: outward.blocked.words[0]: must be 2 to 200 characters on one line, without spaces at its "
+        "ends",
+    ),
+    "word of dashes": (
+        f"{HEAD}outward: {{blocked: {{words: ['ok', '--a--']}}}}\n",
+        "p.yaml:4: outward.blocked.words[1]: must hold two letters or digits at least: the others are passed over in a "
+        "search",
+    ),
+    "word of one letter": (
+        f"{HEAD}outward: {{blocked: {{words: ['a']}}}}\n",
+        "p.yaml:4: outward.blocked.words[0]: must be 2 to 200 characters on one line, without spaces at its ends",
+    ),
+    "class twice": (
+        f"{HEAD}outward: {{data_classes: {{order: [a, a], default: a, may_leave: []}}}}\n",
+        "p.yaml:4: outward.data_classes.order[1]: this name is given twice",
+    ),
+    "class of nobody": (
+        f"{HEAD}outward: {{data_classes: {{default: secret}}}}\n",
+        "p.yaml:4: outward.data_classes.default: must be one of the names in order",
+    ),
+    "class with a gap": (
+        f"{HEAD}outward: {{data_classes: {{may_leave: [public, confidential]}}}}\n",
+        "p.yaml:4: outward.data_classes.may_leave[1]: must be the first names of order, in that order and without a "
+        "gap",
+    ),
+    "more people for a tenant": (
+        f"{HEAD}tenants:\n  a:\n    max_people: 21\n",
+        "p.yaml:6: tenants.a.max_people: must not be above the policy's own 20: a tenant or key may only be stricter",
+    ),
+    "laxer class for a key": (
+        f"{HEAD}keys:\n  k:\n    data_class: public\n",
+        "p.yaml:6: keys.k.data_class: must not be laxer than the policy's own internal: a tenant or key may only be "
+        "stricter",
+    ),
+    "unknown class for a key": (
+        f"{HEAD}keys: {{k: {{data_class: secret}}}}\n",
+        "p.yaml:4: keys.k.data_class: must be one of the names in outward.data_classes.order",
+    ),
+    "key goes last": (
+        f"{HEAD}keys: {{k: {{priority: batch}}}}\n",
+        "p.yaml:4: keys.k.priority: unknown key; known here: egress, free_text, max_people, data_class",
     ),
     "duplicate key": (f"{HEAD}egress: never\n", "p.yaml:4: egress: duplicate key, first given on line 3"),
     "empty": ("", "p.yaml: is empty"),
@@ -225,6 +297,9 @@ _WORDS = [
     "priority",
     "batch",
     "queue_lock_timeout_ms",
+    "outward",
+    "data_classes",
+    "may_leave",
     "masked",
     "never",
     "commercial",

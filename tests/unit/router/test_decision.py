@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -12,7 +14,7 @@ from weighbridge.config.roads import COMMERCIAL, LOCAL_8B, LOCAL_70B, LOCAL_ROAD
 from weighbridge.policies.compiled import Policy, compile_policy
 from weighbridge.policies.loader import shipped
 from weighbridge.policies.schema import PolicyDocument
-from weighbridge.router.decision import Facts, decide
+from weighbridge.router.decision import Facts, decide, why_not
 from weighbridge.router.difficulty.score import Assessment
 
 MASKED = shipped("default")
@@ -175,6 +177,75 @@ def test_what_the_callers_headers_changed_is_among_the_reasons() -> None:
     assert not any("caller" in reason for reason in decide("auto", weight(0.1), MASKED, BOTH).reasons)
 
 
+RULES = policy(
+    tasks={"code": {"road": "commercial", "band": {"at_least": 0.75}, "egress": "never"}},
+    tenants={"shut": {"egress": "never"}},
+    keys={"locked": {"egress": "never"}},
+    outward={"on_refusal": "reject"},
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "task", "why"),
+    [
+        ({"tenant": "shut"}, "unknown", "egress never"),
+        ({"key_id": "locked"}, "unknown", "egress never for this key"),
+        ({}, "code", "task code: egress never"),
+        ({"data_class": "restricted"}, "unknown", "data class restricted"),
+        ({"data_class": "planted"}, "unknown", "data class not known"),
+        ({"conversation": "local"}, "unknown", "conversation pinned local"),
+        ({"conversation": "lost"}, "unknown", "conversation pin lost: pinned local"),
+        ({"conversation": "unreadable"}, "unknown", "conversation pins not readable"),
+        ({"switched_off": True}, "unknown", "egress switched off"),
+    ],
+)
+def test_what_keeps_a_request_in_is_among_the_reasons(changes: dict[str, Any], task: str, why: str) -> None:
+    facts = Facts(**{"tenant": "t", "local_roads": LOCAL_ROADS, "commercial_configured": True, **changes})
+    made = decide("auto", weight(0.9, task), RULES, facts)
+    assert (made.road, made.may_leave) == (LOCAL_70B, False)
+    assert COMMERCIAL not in (*made.alternates, *made.overflow)
+    assert f"{why}: best local tier local-70b" in made.reasons
+    assert "planted" not in "".join(made.reasons)
+    # A request that stays anyway says so as well, unless nothing of its tenant leaves at all.
+    low = decide("auto", weight(0.1, task), RULES, facts)
+    assert (why in low.reasons) is (why != "egress never") and COMMERCIAL not in low.overflow
+    with pytest.raises(ApiError) as refused:
+        decide("commercial", weight(0.1, task), RULES, facts)
+    error = refused.value
+    assert (error.status, error.code, error.retry_after_s) == (403, "egress_refused", None)
+    assert why in error.message and "planted" not in error.message
+    # Without a local tier nobody can serve it.
+    alone = msgspec.structs.replace(facts, local_roads=())
+    with pytest.raises(ApiError) as nobody:
+        decide("auto", weight(0.9, task), RULES, alone)
+    assert (nobody.value.status, nobody.value.code) == (403, "egress_refused")
+
+
+@pytest.mark.parametrize("state", [None, "open"])
+def test_an_open_conversation_may_leave(state: Any) -> None:
+    facts = Facts("t", LOCAL_ROADS, True, data_class="public", conversation=state)
+    made = decide("auto", weight(0.9), RULES, facts)
+    assert made.road == COMMERCIAL and made.may_leave and made.on_refusal == "reject"
+    assert len(made.reasons) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "lasting"),
+    [
+        ({"data_class": "restricted"}, True),
+        ({"data_class": "planted"}, True),
+        ({"tenant": "shut"}, True),
+        ({"key_id": "locked"}, True),
+        ({"switched_off": True}, False),
+        ({"conversation": "unreadable"}, False),
+        ({}, False),
+    ],
+)
+def test_what_lies_in_the_request_pins_its_conversation(changes: dict[str, Any], lasting: bool) -> None:
+    facts = Facts(**{"tenant": "t", "local_roads": LOCAL_ROADS, "commercial_configured": True, **changes})
+    assert bool(why_not(weight(0.1), RULES, facts)[0]) is lasting
+
+
 def test_explicit_tier_that_is_not_here_is_404() -> None:
     with pytest.raises(ApiError) as refused:
         decide(LOCAL_70B, weight(0.1), MASKED, Facts("default", (LOCAL_8B,), True))
@@ -188,11 +259,22 @@ def test_explicit_tier_that_is_not_here_is_404() -> None:
     local=st.sampled_from([LOCAL_ROADS, (LOCAL_8B,), (LOCAL_70B,)]),
     configured=st.booleans(),
     rules=st.sampled_from([MASKED, NEVER]),
+    named=st.sampled_from([None, "public", "confidential", "planted"]),
+    pin=st.sampled_from([None, "open", "local", "lost", "unreadable"]),
+    switched_off=st.booleans(),
 )
 def test_same_inputs_same_decision_and_a_closed_border_is_never_crossed(
-    model: str, score: float, task: str, local: tuple[Road, ...], configured: bool, rules: object
+    model: str,
+    score: float,
+    task: str,
+    local: tuple[Road, ...],
+    configured: bool,
+    rules: object,
+    named: str | None,
+    pin: Any,
+    switched_off: bool,
 ) -> None:
-    facts = Facts("t", local, configured)
+    facts = Facts("t", local, configured, data_class=named, conversation=pin, switched_off=switched_off)
 
     def once() -> bytes:
         try:
@@ -202,5 +284,6 @@ def test_same_inputs_same_decision_and_a_closed_border_is_never_crossed(
 
     first = once()
     assert first == once()
-    if rules is NEVER or not configured:
+    kept = named in ("confidential", "planted") or pin not in (None, "open") or switched_off
+    if rules is NEVER or not configured or kept:
         assert b'"commercial"' not in first

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import pytest
 
-from weighbridge.commercial.errors import REFUSALS, FailureKind, SealBroken, UpstreamFailed, UpstreamRefused
+from weighbridge.commercial.errors import (
+    REFUSALS,
+    ClosedBy,
+    EgressClosed,
+    FailureKind,
+    SealBroken,
+    UpstreamFailed,
+    UpstreamRefused,
+)
 from weighbridge.config.errors import ApiError, ContextLengthExceeded, InvalidRequest
 from weighbridge.config.roads import COMMERCIAL, LOCAL_8B, LOCAL_70B, Road
 from weighbridge.masking.errors import PASSING, REASONS, MaskingRefused, Reason
@@ -32,6 +41,7 @@ def decision(
     *alternates: Road,
     queue_lock_timeout_ms: int = 2000,
     overflow: tuple[Road, ...] = (),
+    on_refusal: Literal["local", "reject"] = "local",
 ) -> Decision:
     return Decision(
         road=road,
@@ -51,6 +61,7 @@ def decision(
         drain_s=0.0,
         policy_version="default@0123456789ab",
         calibration_version="c1",
+        on_refusal=on_refusal,
     )
 
 
@@ -151,6 +162,16 @@ TABLE = [
         "worker_lost",
     ),
     Row(
+        EgressClosed("switched_off"),
+        "egress_closed",
+        Opens.LOCAL,
+        429,
+        "overflow_not_permitted",
+        RATE,
+        2,
+        "worker_lost",
+    ),
+    Row(
         LedgerUnavailable("down"),
         "ledger_unavailable",
         Opens.LOCAL,
@@ -243,6 +264,40 @@ def test_masking_refused_in_an_overflow_may_come_again(reason: Reason) -> None:
     assert (error.status, error.code, error.retry_after_s) == (429, "overflow_not_permitted", 2)
 
 
+@pytest.mark.parametrize("reason", REASONS)
+@pytest.mark.parametrize("road", [LOCAL_8B, COMMERCIAL])
+def test_under_reject_a_refusal_is_told_at_once(road: Road, reason: Reason) -> None:
+    way = decision(road, LOCAL_70B, on_refusal="reject")
+    busy = setback_of(QueueLockTimeout(9.0), way)
+    setback = setback_of(MaskingRefused(reason), way)
+    assert setback.opens is Opens.NOTHING and next_road(way, [COMMERCIAL], setback) is None
+    error = final_error([busy, setback])
+    assert final_error([setback_of(TierNotReady("local-8b"), way), setback]) is error is setback.error
+    expected = (503, 2) if reason in PASSING else (403, None)
+    assert (error.status, error.retry_after_s) == expected and reason in error.message
+
+
+@pytest.mark.parametrize(
+    ("by", "why"), [("switched_off", "egress switched off"), ("pinned", "conversation pinned local")]
+)
+def test_a_way_out_that_was_closed_meanwhile(by: ClosedBy, why: str) -> None:
+    error = setback_of(EgressClosed(by), decision(COMMERCIAL, LOCAL_70B)).error
+    assert (error.status, error.code, error.retry_after_s) == (403, "egress_refused", None)
+    assert why in error.message
+    late = setback_of(EgressClosed(by), decision(LOCAL_8B, COMMERCIAL)).error
+    assert (late.status, late.retry_after_s) == (429, 2) and why in late.message
+
+
+def test_busy_tiers_and_a_closed_way_out_are_told_with_its_reason() -> None:
+    way = decision(LOCAL_8B, LOCAL_70B, COMMERCIAL, overflow=(COMMERCIAL,))
+    busy, kept = setback_of(WaitTooLong(9.0), way), setback_of(MaskingRefused("blocked_term"), way)
+    assert final_error([busy, kept, busy]) is kept.error
+    # Chosen for the way out: what is left is that the local tiers are busy, and that passes.
+    out = decision(COMMERCIAL, LOCAL_70B)
+    final = final_error([setback_of(MaskingRefused("blocked_term"), out), setback_of(QueueFull(), out)])
+    assert (final.status, final.code, final.retry_after_s) == (429, "queue_full", 2)
+
+
 @pytest.mark.parametrize(("timeout_ms", "retry"), [(1, 1), (999, 1), (1000, 1), (1001, 2), (30_000, 30)])
 def test_retry_after_follows_the_queue_lock(timeout_ms: int, retry: int) -> None:
     way = decision(queue_lock_timeout_ms=timeout_ms)
@@ -268,7 +323,12 @@ CONTENDED = [
     EngineOverloaded(),
 ]
 GONE = [TierNotReady("local-8b"), EngineUnavailable(), ContextLengthExceeded(900, 512), EmptyAnswer()]
-OUTWARD = [MaskingRefused("not_text"), LedgerUnavailable("down"), *(UpstreamFailed(k) for k, _ in FAILURES)]
+OUTWARD = [
+    MaskingRefused("not_text"),
+    EgressClosed("pinned"),
+    LedgerUnavailable("down"),
+    *(UpstreamFailed(k) for k, _ in FAILURES),
+]
 
 
 def kind_of(exc: Exception) -> str:

@@ -1,0 +1,148 @@
+"""What waits for a detector process: who goes next, and who has to give way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from weighbridge.masking.entities import Span
+from weighbridge.masking.errors import MaskingRefused, Reason
+from weighbridge.masking.slices import Piece, Slice, cost
+
+Found = tuple[Piece, list[Span]]
+"""A piece of a text and what was found in it."""
+
+
+class Speculation:
+    """Marks a request that may never be needed. Hand it to `DetectorPool.find`; `promote` makes it one like others.
+
+    Until then it is looked at only while nothing else waits, and it is the first to go when the queue is full.
+    """
+
+    def __init__(self) -> None:
+        self._heard: list[Callable[[], None]] = []
+        self.promoted = False
+
+    def promote(self) -> None:
+        """From now on it counts like any other. Idempotent."""
+        if not self.promoted:
+            self.promoted = True
+            for tell in self._heard:
+                tell()
+
+    @contextmanager
+    def heard(self, tell: Callable[[], None]) -> Iterator[None]:
+        """Have `tell` called if the promotion comes within the context."""
+        self._heard.append(tell)
+        try:
+            yield
+        finally:
+            self._heard.remove(tell)
+
+
+class Job:
+    """One request's texts, in slices.
+
+    Attributes:
+        found: what was found in every piece, once all slices are answered; or the refusal.
+        version: of the detectors that answered; None when they were not all the same.
+    """
+
+    def __init__(self, slices: list[Slice], owner: str, *, speculative: bool = False) -> None:
+        self._pieces: list[Found] = []
+        self._versions: set[str] = set()
+        self.owner = owner
+        self.speculative = speculative
+        self.found: asyncio.Future[list[Found]] = asyncio.get_running_loop().create_future()
+        self.slices = slices[::-1]
+        self._unanswered = len(self.slices)
+        self.cost = sum(map(cost, self.slices))
+
+    @property
+    def version(self) -> str | None:
+        return next(iter(self._versions)) if len(self._versions) == 1 else None
+
+    def take(self, part: Slice, spans: list[list[Span]], version: str) -> None:
+        """What was found in a slice; after the last one the job is done."""
+        self._pieces.extend(zip(part, spans, strict=True))
+        self._versions.add(version)
+        self._unanswered -= 1
+        if not self._unanswered and not self.found.done():
+            self.found.set_result(self._pieces)
+
+    def refuse(self, reason: Reason) -> None:
+        if not self.found.done():
+            self.found.set_exception(MaskingRefused(reason))
+
+
+class JobQueue:
+    """Jobs with slices that nobody works on yet.
+
+    The next slice is one of the owner who has had the least since its requests began to wait; of one owner's requests
+    the smallest goes first. So a large request holds a process for one slice, and neither it nor its owner keeps
+    others waiting for more. Speculative jobs come after all others, by the same rules among themselves.
+
+    Args:
+        most: jobs that may wait. One more drives out a speculative one, or else takes the place of the largest, or is
+            refused; a speculative one drives out nobody.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._jobs: list[Job] = []
+        self._served: Counter[tuple[str, bool]] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def add(self, job: Job) -> None:
+        """Raises MaskingRefused, `overloaded`, when there is no room for it."""
+        if len(self._jobs) >= self._most:
+            # Last in the order that they would be served in, were it by size alone.
+            last = max(self._jobs, key=_size)
+            if job.speculative or _size(last) <= _size(job):
+                raise MaskingRefused("overloaded")
+            self._jobs.remove(last)
+            last.refuse("overloaded")
+        self._jobs.append(job)
+
+    def next(self) -> tuple[Job, Slice] | None:
+        """The next slice; its job stays in the queue while it has more."""
+        if not self._jobs:
+            return None
+        job = min(self._jobs, key=self._turn)
+        part = job.slices.pop()
+        self._served[job.owner, job.speculative] += cost(part)
+        if not job.slices:
+            self._jobs.remove(job)
+        return job, part
+
+    def withdraw(self, job: Job) -> None:
+        """It wants nothing any more. Idempotent."""
+        if job in self._jobs:
+            self._jobs.remove(job)
+        account = job.owner, job.speculative
+        if all((held.owner, held.speculative) != account for held in self._jobs):
+            del self._served[account]
+
+    def promote(self, job: Job) -> None:
+        """It counts like any other from now on; what it has had, it had of nobody's time."""
+        if job.speculative:
+            waits = job in self._jobs
+            self.withdraw(job)
+            job.speculative = False
+            if waits:
+                self._jobs.append(job)
+
+    def refuse_all(self, reason: Reason) -> None:
+        while self._jobs:
+            self._jobs.pop().refuse(reason)
+
+    def _turn(self, job: Job) -> tuple[bool, int, int]:
+        return job.speculative, self._served[job.owner, job.speculative], job.cost
+
+
+def _size(job: Job) -> tuple[bool, int]:
+    return job.speculative, job.cost

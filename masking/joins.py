@@ -1,0 +1,135 @@
+"""A reading with what cuts a value in two taken out: line ends, inline HTML tags, one blank behind every character.
+
+It is looked at beside the text itself, and only around the places where something was taken out. What is found there
+counts by the rules of `crossing`.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_REACH, _FAR = 40, 24
+"""Characters on each side of a join that are read, and how much further at most to the next white space."""
+_NEAR = 20
+"""Characters on each side of a join among which a digit or an `@` must stand."""
+
+_BLANKS = r"[^\S\r\n\v\f\x85\u2028\u2029]{0,8}"
+_LINE_END = rf"(?:{_BLANKS}(?:\r?\n|[\r\v\f\x85\u2028\u2029])[^\S\r\n\v\f\x85\u2028\u2029]{{0,16}})"
+# Tags inside a line of text. Those of cells, items and paragraphs stand between values of their own.
+_TAG = (
+    r"(?:</?(?:a|abbr|b|bdi|bdo|big|br|cite|code|del|em|font|i|ins|kbd|mark|nobr|q|s|samp|small|span|strike|strong"
+    r"|sub|sup|tt|u|var|wbr)(?:[\s/][^<>]{0,160})?>|<!--[^<>]{0,160}-->)"
+)
+_CUT = re.compile(rf"{_LINE_END}(?:{_TAG}{{1,8}}{_LINE_END}?)?|{_TAG}{{1,8}}{_LINE_END}?", re.IGNORECASE)
+# Characters that stand one by one: six or more, all with the same sign between them.
+_SPELLED = re.compile(
+    r"(?<![^\s(\[\"':])(?=[^\s]([ ·_./-])[^\s]\1[^\s]\1)[^\s](?:\1[^\s]){5,255}(?![^\s.,;:!?)\]\"'가-힣])"
+)
+_CALM = re.compile(r"[\w@:.\-/+%(),·#&=~*]")
+_TELLS = re.compile(r"[0-9@]")
+_APART = "\n\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The parts of a text around its joins, closed up, one behind the other.
+
+    Attributes:
+        text: the parts, with empty lines between them.
+        places: for each character of `text` its place in the source; that of an empty line is -1.
+        joins: the places in `text` before which something was taken out, ascending.
+        borders: where a new part begins, ascending.
+    """
+
+    text: str
+    places: list[int]
+    joins: list[int]
+    borders: list[int]
+
+    def original_span(self, start: int, end: int) -> tuple[int, int]:
+        """The place in the source of a non-empty span of `text` that lies in one part."""
+        return self.places[start], self.places[end - 1] + 1
+
+    def crossed(self, start: int, end: int) -> list[int]:
+        """The joins inside a span."""
+        return self.joins[bisect_right(self.joins, start) : bisect_left(self.joins, end)]
+
+    def whole(self, start: int, end: int) -> bool:
+        """Whether a span lies in one part."""
+        return bisect_right(self.borders, start) == bisect_right(self.borders, end - 1) and not (
+            self.places[start] < 0 or self.places[end - 1] < 0
+        )
+
+
+def close(text: str) -> Closed | None:
+    """The reading; None when nothing in `text` could be one value in pieces. Linear in its length."""
+    cuts: list[tuple[int, int]] = []
+    for start, end in sorted(_cuts(text)):
+        if not cuts or start > cuts[-1][1]:
+            cuts.append((start, end))
+    if not cuts:
+        return None
+    made: list[str] = []
+    places: list[int] = []
+    joins: list[int] = []
+    borders: list[int] = []
+    for first, last, begin, stop in _parts(text, cuts):
+        if places:
+            made.append(_APART)
+            places.extend([-1] * len(_APART))
+            borders.append(len(places))
+        at = first
+        for start, end in cuts[begin:stop]:
+            made.append(text[at:start])
+            places.extend(range(at, start))
+            joins.append(len(places))
+            at = end
+        made.append(text[at:last])
+        places.extend(range(at, last))
+    return Closed("".join(made), places, joins, borders)
+
+
+def _cuts(text: str) -> Iterator[tuple[int, int]]:
+    for hit in _CUT.finditer(text):
+        start, end = hit.span()
+        if not (start and end < len(text) and _CALM.match(text[start - 1]) and _CALM.match(text[end])):
+            continue
+        if _TELLS.search(text, max(0, start - _NEAR), start) or _TELLS.search(text, end, end + _NEAR):
+            yield start, end
+    for hit in _SPELLED.finditer(text):
+        if _TELLS.search(text, *hit.span()):
+            yield from ((at, at + 1) for at in range(hit.start() + 1, hit.end(), 2))
+
+
+def _parts(text: str, cuts: list[tuple[int, int]]) -> Iterator[tuple[int, int, int, int]]:
+    """Begin and end of each part, and which cuts lie in it."""
+    first = last = -1
+    begin = 0
+    for number, (start, end) in enumerate(cuts):
+        near = _back(text, start)
+        if last >= 0 and near > last:
+            yield first, last, begin, number
+            first, begin = near, number
+        elif last < 0:
+            first = near
+        last = _on(text, end)
+    yield first, last, begin, len(cuts)
+
+
+def _back(text: str, place: int) -> int:
+    near = max(0, place - _REACH)
+    far = max(0, near - _FAR)
+    while near > far and not text[near - 1].isspace():
+        near -= 1
+    return near
+
+
+def _on(text: str, place: int) -> int:
+    near = min(len(text), place + _REACH)
+    far = min(len(text), near + _FAR)
+    while near < far and not text[near].isspace():
+        near += 1
+    return near

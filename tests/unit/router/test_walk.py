@@ -1,0 +1,95 @@
+"""Which roads a request goes along, setback after setback."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.router.test_failover import decision
+from weighbridge.commercial.errors import EgressClosed
+from weighbridge.config.roads import COMMERCIAL, LOCAL_8B, LOCAL_70B, Road
+from weighbridge.masking.errors import MaskingRefused
+from weighbridge.pool.slot_lock import NoFreeSlot, QueueLockTimeout, WaitTooLong
+from weighbridge.pool.worker import TierNotReady
+from weighbridge.router.decision import Decision
+from weighbridge.router.failover import setback_of
+from weighbridge.router.walk import Walk
+
+FROM_8B = decision(LOCAL_8B, LOCAL_70B, COMMERCIAL, overflow=(LOCAL_70B, COMMERCIAL))
+FROM_70B = decision(LOCAL_70B, COMMERCIAL, LOCAL_8B, overflow=(COMMERCIAL,))
+REFUSED = MaskingRefused("credentials")
+
+
+def walked(way: Decision, *steps: tuple[Exception, float]) -> list[tuple[Road, bool] | None]:
+    """The roads and whether each may wait, for setbacks that come after so many milliseconds of waiting in all."""
+    walk = Walk(way)
+    roads: list[tuple[Road, bool] | None] = [(walk.road, walk.wait)]
+    for exc, queued_ms in steps:
+        walk.met(setback_of(exc, way))
+        onward = walk.go_on(queued_ms)
+        roads.append(None if onward is None else (walk.road, walk.wait))
+    return roads
+
+
+@pytest.mark.parametrize("closed", [REFUSED, EgressClosed("switched_off"), EgressClosed("pinned")])
+def test_a_tier_that_was_left_early_is_asked_once_more(closed: Exception) -> None:
+    hurry = WaitTooLong(9000.0)
+    assert walked(FROM_8B, (hurry, 0), (NoFreeSlot(), 0), (closed, 0), (hurry, 0)) == [
+        (LOCAL_8B, True),
+        (LOCAL_70B, False),
+        (COMMERCIAL, False),
+        (LOCAL_8B, True),
+        None,
+    ]
+
+
+def test_a_tier_that_was_not_tried_comes_before_one_that_was() -> None:
+    hurry = WaitTooLong(9000.0)
+    assert walked(FROM_70B, (hurry, 0), (REFUSED, 0), (hurry, 10), (hurry, 20)) == [
+        (LOCAL_70B, True),
+        (COMMERCIAL, False),
+        (LOCAL_8B, True),
+        (LOCAL_70B, True),
+        None,
+    ]
+
+
+@pytest.mark.parametrize(("queued_ms", "returns"), [(1999.0, True), (2000.0, False), (2500.0, False)])
+def test_nobody_waits_longer_than_the_policy_allows(queued_ms: float, returns: bool) -> None:
+    roads = walked(
+        FROM_8B, (QueueLockTimeout(queued_ms), queued_ms), (NoFreeSlot(), queued_ms), (REFUSED, queued_ms)
+    )
+    assert roads[-1] == ((LOCAL_8B, True) if returns else None)
+
+
+def test_under_reject_nothing_is_asked_again() -> None:
+    way = decision(LOCAL_8B, LOCAL_70B, COMMERCIAL, overflow=(COMMERCIAL,), on_refusal="reject")
+    walk = Walk(way)
+    for exc in (WaitTooLong(9000.0), REFUSED):
+        walk.met(setback_of(exc, way))
+        onward = walk.go_on(0)
+    assert onward is None and (walk.error().status, walk.error().code) == (403, "egress_refused")
+
+
+def test_a_tier_that_is_down_is_not_asked_again() -> None:
+    way = decision(LOCAL_8B, COMMERCIAL)
+    walk = Walk(way)
+    for exc in (TierNotReady("local-8b"), REFUSED):
+        walk.met(setback_of(exc, way))
+        onward = walk.go_on(0)
+    assert onward is None and (walk.error().status, walk.error().code) == (503, "no_capacity")
+    assert walk.error().retry_after_s == 5
+
+
+def test_a_failed_upstream_is_no_reason_to_queue_again() -> None:
+    from weighbridge.commercial.errors import UpstreamFailed
+
+    way = decision(LOCAL_8B, COMMERCIAL, overflow=(COMMERCIAL,))
+    assert walked(way, (WaitTooLong(9000.0), 0), (UpstreamFailed("stall"), 0))[-1] is None
+
+
+def test_the_reason_of_the_egress_row_is_that_of_the_last_setback() -> None:
+    walk = Walk(FROM_8B)
+    assert walk.reason == "score"
+    walk.met(setback_of(NoFreeSlot(), FROM_8B))
+    walk.go_on(0)
+    assert walk.reason == "queue_lock_timeout"
