@@ -8,6 +8,7 @@ from dataclasses import asdict
 from fastapi import FastAPI, Request, Response
 
 from weighbridge.gateway.admin_egress import add_egress_record
+from weighbridge.gateway.admin_masking import add_preview
 from weighbridge.gateway.admin_switch import add_switch
 from weighbridge.gateway.auth import Authenticator
 from weighbridge.gateway.body import parse_object, read_body
@@ -33,6 +34,7 @@ def add_admin(api: FastAPI, parts: Parts, auth: Authenticator) -> None:
     """Add the admin routes to `api`."""
     add_egress_record(api, parts, auth)
     add_switch(api, parts, auth)
+    add_preview(api, parts, auth)
     policies = parts.policies
 
     @api.get("/admin/v1/policy", tags=["admin"], summary="The policy in force, whole")

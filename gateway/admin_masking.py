@@ -14,7 +14,7 @@ from weighbridge.gateway.parts import Parts
 from weighbridge.gateway.web import credentials, json_response
 from weighbridge.masking.errors import EXPLAINED, MaskingRefused
 from weighbridge.router.admitted import ClientGone
-from weighbridge.router.egress_rules import rules_for
+from weighbridge.router.egress_rules import rules_beside
 
 _BYTES_A_CHAR = 6
 """A character takes at most so many bytes of JSON, as `\\uXXXX`; one beyond the basic plane counts as two."""
@@ -61,7 +61,7 @@ def add_preview(api: FastAPI, parts: Parts, auth: Authenticator) -> None:
             found = await parts.masker.look(
                 asked.text,
                 deadline=Deadline.after(parts.clock, parts.settings.server.request_timeout_s),
-                rules=rules_for(policy, asked.tenant),
+                rules=await rules_beside(policy, asked.tenant),
                 tenant=asked.tenant,
                 conversation="preview",
             )
@@ -79,6 +79,7 @@ def add_preview(api: FastAPI, parts: Parts, auth: Authenticator) -> None:
                 "spans": [{"start": start, "end": end, "type": kind} for start, end, kind in found.spans],
                 "refused": found.refused,
                 "explanation": None if found.refused is None else EXPLAINED[found.refused],
+                "egress": policy.egress_for(asked.tenant),
                 "layers": parts.masker.layers,
                 "policy_version": policy.version,
             }
