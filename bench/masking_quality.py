@@ -80,8 +80,8 @@ def _goals(figures: dict[str, dict[str, float]], large: bool) -> int:
 
 def _baseline(path: Path, figures: dict[str, dict[str, float]], large: bool) -> int:
     if not path.is_file():
-        print(f"no baseline at {path}: nothing to compare with")
-        return 0
+        print(f"no baseline at {path}: nothing to compare with; --write-baseline makes one", file=sys.stderr)
+        raise SystemExit(2)
     document = json.loads(path.read_text(encoding="utf-8"))
     if document["english_model"] != _model(large):
         print(

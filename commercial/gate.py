@@ -2,15 +2,15 @@
 
 The order inside is the product's promise: the seal is checked, then the kill switch, then the egress row is made
 durable, then a connection is opened. When one of them fails, nothing has left. The kill switch is asked again once the
-row is durable and once the connection is open, before its first byte: the row of a request that was held back there
-stays and tells of more than has left, never of less.
+row is durable and once the connection is open, before its first byte, and whether the conversation has been pinned once
+the row is durable: the row of a request that was held back there stays and tells of more than has left, never of less.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -63,12 +63,14 @@ class EgressContext:
     """What the record needs to know beside the request.
 
     `egress_id` is written by the gate once the row is durable, for the attempt's own row; empty means nothing left.
+    `is_open` is asked once the row is durable: whether the request's conversation may still leave.
     """
 
     attempt: int
     reason: str
     policy_version: str
     egress_id: str = ""
+    is_open: Callable[[], Awaitable[bool]] | None = None
 
 
 class _Asked(msgspec.Struct):
@@ -185,6 +187,8 @@ class EgressGate:
             if not waiting.expired():
                 raise
             raise UpstreamFailed("timeout") from None
+        if ctx.is_open is not None and not await ctx.is_open():
+            raise EgressClosed("pinned")
         if self._switched_off():
             raise EgressClosed("switched_off")
         ctx.egress_id = egress_id

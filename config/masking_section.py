@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, Field, SecretStr, StringConstraints, model_validator
 
 from weighbridge.config.legal import NAME_LEGAL, NAME_PATTERN, AnyPath, Count, Real, check_secret
+from weighbridge.config.problems import wrong
 from weighbridge.config.section import Section, fill_secret
 from weighbridge.config.shipped import shipped
 
@@ -61,6 +62,7 @@ class MaskingSettings(Section):
         "masking.layers",
         "Layers of detection beyond the structured rules, the credentials and the encodings, which always look. One "
         "whose package or model is not installed is left out, and the start says so.",
+        legal=f"a list of different names out of {', '.join(get_args(LayerName))}",
     )
     without_names: Literal["refuse", "mask"] = shipped(
         "masking.without_names",
@@ -78,6 +80,7 @@ class MaskingSettings(Section):
     known_values: dict[Annotated[str, StringConstraints(pattern=NAME_PATTERN)], AnyPath] = shipped(
         "masking.known_values",
         "Files of values to mask wherever they stand, by tenant, one value a line; `default` is for every tenant.",
+        legal="a mapping from tenants to paths",
         keys=NAME_LEGAL,
     )
     secret: Annotated[SecretStr, AfterValidator(check_masking_secrets)] | None = Field(
@@ -90,6 +93,15 @@ class MaskingSettings(Section):
     secret_file: Path | None = shipped(
         "masking.secret_file", "File that holds `masking.secret`, one a line, the one in use first."
     )
+
+    @model_validator(mode="after")
+    def _no_layer_twice(self) -> MaskingSettings:
+        for n, name in enumerate(self.layers):
+            if name in self.layers[:n]:
+                raise wrong(f"layers.{n}", "this layer is given twice")
+        if "local-model" in self.layers and self.local_model is None:
+            raise wrong("local_model", "must name a folder, as layers names local-model")
+        return self
 
     @model_validator(mode="after")
     def _read_secret(self) -> MaskingSettings:

@@ -176,7 +176,8 @@ def _check(args: argparse.Namespace) -> int:
     except ConfigProblems as exc:
         problems += map(str, exc.problems)
     if settings is not None:
-        problems += (with_place(text, args.config, overrides=given) for text in _tier_problems(settings))
+        found = (*_tier_problems(settings), *_list_problems(settings))
+        problems += (with_place(text, args.config, overrides=given) for text in found)
         problems += map(str, check_policy(policy_path(settings.policies)))
     elif args.policy is not None:
         problems += map(str, check_policy(Path(args.policy)))
@@ -199,6 +200,20 @@ def _tier_problems(settings: Settings) -> list[str]:
             check_tier(road, tier, cpu=on_cpu())
         except ConfigError as exc:
             problems.append(str(exc))
+    return problems
+
+
+def _list_problems(settings: Settings) -> list[str]:
+    """What is wrong with the lists of known values: a gateway would start, and those tenants' requests would stay."""
+    from weighbridge.masking.known_values import KnownValues
+    from weighbridge.masking.lists import BadList
+
+    problems = []
+    for tenant, path in settings.masking.known_values.items():
+        try:
+            KnownValues.load(path)
+        except BadList as exc:
+            problems.append(f"masking.known_values.{tenant}: {exc}")
     return problems
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from weighbridge.config.core_dumps import forbid_core_dumps
 from weighbridge.config.errors import ConfigError
 from weighbridge.config.roads import AUTO
 from weighbridge.config.settings import Settings
@@ -38,6 +39,8 @@ def serve(
         ConfigError: a part refuses its settings (SpoolBusy: another gateway uses the state folder).
     """
     setup_logging()
+    # A dump would hold requests, keys and what placeholders stand for. The engines inherit the limit.
+    forbid_core_dumps()
     server_settings = settings.server
     with bind(server_settings.host, server_settings.port) as sock:
         parts = build_parts(settings, engine_factory=engine_factory)

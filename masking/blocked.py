@@ -41,10 +41,20 @@ class BlockedTerms:
         self._limit_s = limit_s
         self._clock = clock
 
-    def found(self, texts: Sequence[str]) -> bool:
-        """Whether a word or pattern stands in one of them. All patterns together have `limit_s`; after that: yes."""
-        until = self._clock.monotonic() + self._limit_s
-        return any(self._in_text(text, until) for text in texts)
+    def found(self, texts: Sequence[str], *, within_s: float | None = None) -> bool:
+        """Whether a word or pattern stands in one of them. All patterns together have `limit_s`; after that: yes.
+
+        Raises:
+            TimeoutError: the patterns took more than `within_s`, which is less, so it is not known yet.
+        """
+        limit_s = self._limit_s if within_s is None else min(within_s, self._limit_s)
+        until = self._clock.monotonic() + limit_s
+        try:
+            return any(self._in_text(text, until) for text in texts)
+        except TimeoutError:
+            if limit_s < self._limit_s:
+                raise
+            return True
 
     def _in_text(self, text: str, until: float) -> bool:
         for reading in _readings(text):
@@ -70,11 +80,8 @@ class BlockedTerms:
             for text in {reading, together}:
                 left = until - self._clock.monotonic()
                 if left <= 0:
-                    return True
-                try:
-                    if pattern.search(text, timeout=left, concurrent=True):
-                        return True
-                except TimeoutError:
+                    raise TimeoutError
+                if pattern.search(text, timeout=left, concurrent=True):
                     return True
         return False
 
@@ -125,5 +132,4 @@ def compile_blocked(
         if len(plain) < 2:
             raise ValueError(f"word {at} has fewer than 2 letters and digits")
         index.add(plain, gaps_of(term) | (index.get(plain) or frozenset()))
-    index.close()
     return BlockedTerms(index, made, limit_s, clock or SystemClock())

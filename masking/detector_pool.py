@@ -26,6 +26,9 @@ _INLINE_COST = 32_000
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 30.0
 _SOUND_S = 5.0
 """Seconds a process has to live to count as one that was started well, if it has answered nothing by then."""
+_WORN_CHARS = 4_000_000
+"""Characters after which a process is replaced. The analysers keep every word they ever met, for good: some 200 MB by
+then where all words are new. Forking the next one takes some hundredths of a second."""
 
 
 class Child(Protocol):
@@ -98,13 +101,15 @@ class DetectorPool:
         texts: Sequence[str],
         deadline: Deadline,
         *,
+        tenant: str = "",
         owner: str = "",
         speculation: Speculation | None = None,
     ) -> list[list[Span]]:
         """For each text its merged spans.
 
         Args:
-            owner: who shares fairly with others, and who alone profits from what was looked at for it before.
+            tenant: who shares fairly with others.
+            owner: who does so within the tenant, and who alone profits from what was looked at for it before.
             speculation: given when the answer may not be needed. Until it is promoted the task's own time limit does
                 not run, the deadline does. To cancel the call gives its place up.
 
@@ -124,7 +129,9 @@ class DetectorPool:
             else:
                 unknown[key] = text
         if unknown:
-            fresh, by = await self._look(list(unknown.values()), deadline, owner, speculation, long=long)
+            fresh, by = await self._look(
+                list(unknown.values()), deadline, tenant, owner, speculation, long=long
+            )
             for key, (spans, keepable) in zip(unknown, fresh, strict=True):
                 found[key] = spans
                 if by == version:
@@ -135,6 +142,7 @@ class DetectorPool:
         self,
         texts: list[str],
         deadline: Deadline,
+        tenant: str,
         owner: str,
         speculation: Speculation | None,
         *,
@@ -142,7 +150,8 @@ class DetectorPool:
     ) -> tuple[list[tuple[list[Span], Kept]], str | None]:
         """What the processes find in each text, twice, and the version of their detectors, if it was one."""
         slices = await MASKING.run(cut, texts) if long else cut(texts)
-        job = Job(slices, owner, speculative=speculation is not None and not speculation.promoted)
+        speculative = speculation is not None and not speculation.promoted
+        job = Job(slices, owner, tenant=tenant, speculative=speculative)
         pieces = await self._answers(job, deadline, speculation)
         uniting = partial(_united, len(texts), pieces)
         return await MASKING.run(uniting) if long else uniting(), job.version
@@ -177,7 +186,7 @@ class DetectorPool:
     async def _keep_alive(self) -> None:
         pause = _FIRST_PAUSE_S
         hopeful = True
-        early = False
+        early = worn = False
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -185,6 +194,9 @@ class DetectorPool:
             except ChildLost as lost:
                 why = str(lost) or "lost"
                 log.error("a masking process could not be started (%s); next try in %.1f s", why, pause)
+                if worn:
+                    worn = False
+                    self._live -= 1
                 if hopeful:
                     hopeful = False
                     self._hopeful -= 1
@@ -197,19 +209,26 @@ class DetectorPool:
             if not hopeful:
                 hopeful = True
                 self._hopeful += 1
-            self._live += 1
+            if not worn:
+                self._live += 1
             self.about = child.ready
             self._first_try.set()
             born = loop.time()
             answered = asyncio.Event()
+            worn = False
             try:
                 try:
-                    await self._serve(child, answered)
+                    worn = await self._serve(child, answered)
                 finally:
-                    self._live -= 1
+                    # The place of a worn one counts as filled: the next one is there at once.
+                    if not worn:
+                        self._live -= 1
                     await child.kill()
             except Exception as exc:  # a fault of ours must not end the keeping of detectors
                 log.error("masking: %s while a process was served", type(exc).__name__)
+            if worn:
+                pause, early = _FIRST_PAUSE_S, False
+                continue
             log.warning("a masking process was lost; starting another")
             # One that is lost is replaced at once. One after the other that does not even begin to work is not.
             before, early = early, not answered.is_set() and loop.time() - born < _SOUND_S
@@ -219,25 +238,28 @@ class DetectorPool:
             else:
                 pause = _FIRST_PAUSE_S
 
-    async def _serve(self, child: Child, answered: asyncio.Event) -> None:
-        """Work with `child` until it is lost."""
+    async def _serve(self, child: Child, answered: asyncio.Event) -> bool:
+        """Work with `child` until it is lost, or worn out: then True."""
         gone = asyncio.ensure_future(child.gone())
+        read = 0
         try:
-            while (taken := await self._next(gone)) is not None:
+            while read < _WORN_CHARS and (taken := await self._next(gone)) is not None:
                 job, part = taken
+                read += sum(len(piece.text) for piece in part)
                 try:
                     spans = await child.find([piece.text for piece in part], self._limit_s)
                 except MaskingRefused as refusal:
                     self._end(job, refusal.reason)
                 except ChildLost:
                     self._end(job, "detector_failed")
-                    return
+                    return False
                 except BaseException:
                     self._end(job, "detector_failed")
                     raise
                 else:
                     job.take(part, spans, child.ready.detector_version)
                 answered.set()
+            return read >= _WORN_CHARS
         finally:
             gone.cancel()
 

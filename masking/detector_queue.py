@@ -45,15 +45,22 @@ class Speculation:
 class Job:
     """One request's texts, in slices.
 
+    Args:
+        owner: whose it is within the tenant, such as a conversation.
+        tenant: who shares fairly with other tenants.
+
     Attributes:
         found: what was found in every piece, once all slices are answered; or the refusal.
         version: of the detectors that answered; None when they were not all the same.
     """
 
-    def __init__(self, slices: list[Slice], owner: str, *, speculative: bool = False) -> None:
+    def __init__(
+        self, slices: list[Slice], owner: str, *, tenant: str = "", speculative: bool = False
+    ) -> None:
         self._pieces: list[Found] = []
         self._versions: set[str] = set()
         self.owner = owner
+        self.tenant = tenant
         self.speculative = speculative
         self.found: asyncio.Future[list[Found]] = asyncio.get_running_loop().create_future()
         self.slices = slices[::-1]
@@ -77,22 +84,28 @@ class Job:
             self.found.set_exception(MaskingRefused(reason))
 
 
+_Account = tuple[str, str | None, bool]
+"""What was had by a tenant, or by one owner in it, speculatively or not."""
+
+
 class JobQueue:
     """Jobs with slices that nobody works on yet.
 
-    The next slice is one of the owner who has had the least since its requests began to wait; of one owner's requests
-    the smallest goes first. So a large request holds a process for one slice, and neither it nor its owner keeps
-    others waiting for more. Speculative jobs come after all others, by the same rules among themselves.
+    The next slice is one of the tenant who has had the least since its requests began to wait, within it of the owner
+    of whom the same is true, and of one owner's requests the smallest goes first. So a large request holds a process
+    for one slice, and neither it nor its tenant keeps others waiting for more; callers name their conversations
+    themselves, so those alone would share nothing fairly. Speculative jobs come after all others, by the same rules
+    among themselves.
 
     Args:
-        most: jobs that may wait. One more drives out a speculative one, or else takes the place of the largest, or is
-            refused; a speculative one drives out nobody.
+        most: jobs that may wait. One more drives out a speculative one, or else the largest of the tenant that has
+            most of them, which may be itself; a speculative one drives out nobody.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._jobs: list[Job] = []
-        self._served: Counter[tuple[str, bool]] = Counter()
+        self._served: Counter[_Account] = Counter()
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -100,9 +113,11 @@ class JobQueue:
     def add(self, job: Job) -> None:
         """Raises MaskingRefused, `overloaded`, when there is no room for it."""
         if len(self._jobs) >= self._most:
-            # Last in the order that they would be served in, were it by size alone.
-            last = max(self._jobs, key=_size)
-            if job.speculative or _size(last) <= _size(job):
+            places = Counter(held.tenant for held in (job, *self._jobs))
+            last = max(
+                (job, *self._jobs), key=lambda held: (held.speculative, places[held.tenant], held.cost)
+            )
+            if job.speculative or last is job:
                 raise MaskingRefused("overloaded")
             self._jobs.remove(last)
             last.refuse("overloaded")
@@ -114,7 +129,8 @@ class JobQueue:
             return None
         job = min(self._jobs, key=self._turn)
         part = job.slices.pop()
-        self._served[job.owner, job.speculative] += cost(part)
+        for account in _accounts(job):
+            self._served[account] += cost(part)
         if not job.slices:
             self._jobs.remove(job)
         return job, part
@@ -123,9 +139,9 @@ class JobQueue:
         """It wants nothing any more. Idempotent."""
         if job in self._jobs:
             self._jobs.remove(job)
-        account = job.owner, job.speculative
-        if all((held.owner, held.speculative) != account for held in self._jobs):
-            del self._served[account]
+        for account in _accounts(job):
+            if not any(account in _accounts(held) for held in self._jobs):
+                del self._served[account]
 
     def promote(self, job: Job) -> None:
         """It counts like any other from now on; what it has had, it had of nobody's time."""
@@ -140,9 +156,10 @@ class JobQueue:
         while self._jobs:
             self._jobs.pop().refuse(reason)
 
-    def _turn(self, job: Job) -> tuple[bool, int, int]:
-        return job.speculative, self._served[job.owner, job.speculative], job.cost
+    def _turn(self, job: Job) -> tuple[bool, int, int, int]:
+        of_tenant, of_owner = (self._served[account] for account in _accounts(job))
+        return job.speculative, of_tenant, of_owner, job.cost
 
 
-def _size(job: Job) -> tuple[bool, int]:
-    return job.speculative, job.cost
+def _accounts(job: Job) -> tuple[_Account, _Account]:
+    return (job.tenant, None, job.speculative), (job.tenant, job.owner, job.speculative)

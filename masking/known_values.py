@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from weighbridge.config.clock import Clock
 from weighbridge.masking.entities import TYPES, Span, merge
@@ -29,7 +30,8 @@ MAX_VALUE = 200
 _LEAST = 2
 _LEAST_HANGUL, _LEAST_OTHER = 2, 6
 """Hangul and other characters that a value must have to be looked for written apart."""
-_CHECK_S = 1.0
+CHECK_S: Final = 1.0
+"""Seconds between two looks at a file."""
 
 
 class KnownValues:
@@ -54,8 +56,6 @@ class KnownValues:
             if syllables >= _LEAST_HANGUL or len(close) - syllables >= _LEAST_OTHER:
                 held = self._apart.get(close)
                 self._apart.add(close, (entity, gaps_of(term) | (held[1] if held else frozenset())))
-        self._plain.close()
-        self._apart.close()
         self.count = len(self._plain)
         """Different values."""
 
@@ -102,7 +102,7 @@ class KnownValues:
             if places is None:
                 places = places_of(low)
             part = places[start:end]
-            if one_term(low, part, own_gaps=gaps):
+            if one_term(low, part, own_gaps=gaps) and _stands(low, part[0], part[-1] + 1):
                 yield part[0], part[-1] + 1, entity
 
 
@@ -159,9 +159,10 @@ def _in_thread(job: Callable[[], None]) -> None:
 class KnownLists:
     """Finds the values of a tenant's list and of the default one, and follows changes of the files.
 
-    All files are read when this is made. After that a file is looked at once a second at most, and read again, beside
-    what goes on, when its time, size or inode changed. From the moment it turns out that a file cannot be used until
-    it is mended, `find` refuses for every tenant it counts for: the old list could miss what was added.
+    All files are read when this is made. After that a file is looked at once a second at most, by `look` or when its
+    values are asked for, and read again, beside what goes on, when its time, size or inode changed. From the moment it
+    turns out that a file cannot be used until it is mended, `find` refuses for every tenant it counts for: the old list
+    could miss what was added.
 
     Args:
         files: list file by tenant; `default` is for every tenant.
@@ -202,21 +203,39 @@ class KnownLists:
         with self._lock:
             return {tenant: str(held.problem) for tenant, held in self._lists.items() if held.problem}
 
+    def look(self) -> None:
+        """See which files have changed. Asked for each second, so that the first request after a change knows of it."""
+        for held in self._lists.values():
+            self._follow(held)
+
+    def edition(self, tenant: str) -> tuple[bytes | None, ...]:
+        """What `find` depends on at this moment: differs after a change. None stands for a list that cannot be used."""
+        with self._lock:
+            lists = [self._lists[name] for name in (DEFAULT, tenant) if name in self._lists]
+            return tuple(None if held.problem else held.digest for held in lists)
+
     def _current(self, tenant: str) -> KnownValues:
         held = self._lists[tenant]
+        self._follow(held)
+        with self._lock:
+            if held.problem is not None or held.values is None:
+                raise MaskingRefused("known_values")
+            return held.values
+
+    def _follow(self, held: _List) -> None:
         now = self._clock.monotonic()
         with self._lock:
-            due = not held.reading and now - held.checked >= _CHECK_S
+            due = not held.reading and now - held.checked >= CHECK_S
             if due:
                 held.checked = now
         if due and (held.problem is not None or _stamp(held.path) != held.stamp):
             with self._lock:
                 held.reading = True
-            self._start(lambda: self._read(held))
-        with self._lock:
-            if held.problem is not None or held.values is None:
-                raise MaskingRefused("known_values")
-            return held.values
+            try:
+                self._start(lambda: self._read(held))
+            except BaseException:
+                held.reading = False
+                raise
 
     def _read(self, held: _List) -> None:
         values, problem = held.values, None

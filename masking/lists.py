@@ -1,4 +1,4 @@
-"""Reading a list of values or words from a file: UTF-8, one a line, `#` before a comment."""
+"""Reading a list of values from a file: UTF-8, one a line, `#` before a comment."""
 
 from __future__ import annotations
 
@@ -49,17 +49,3 @@ def lines_of(path: Path, data: bytes) -> Iterator[tuple[int, str]]:
             raise BadList(path, f"is longer than {MAX_LINE} characters", number)
         if line.strip() and not line.startswith("#"):
             yield number, line
-
-
-def read_words(path: Path) -> tuple[str, ...]:
-    """The words of a word list, each once, in the order of the file.
-
-    Raises:
-        BadList: the file or one of its lines cannot be used.
-    """
-    words: dict[str, None] = {}
-    for number, line in lines_of(path, read_bytes(path)):
-        if len(line.strip()) < 2:
-            raise BadList(path, "is shorter than 2 characters", number)
-        words[line.strip()] = None
-    return tuple(words)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import logging
 import re
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -18,7 +19,7 @@ from weighbridge.config.clock import Clock
 from weighbridge.config.deadline import Deadline
 from weighbridge.config.errors import InvalidRequest
 from weighbridge.config.folders import models_folder
-from weighbridge.config.offload import MASKING, is_small
+from weighbridge.config.offload import MASKING, Lane, is_small
 from weighbridge.config.settings import MaskingSettings
 from weighbridge.masking import wire
 from weighbridge.masking.body import Plan, plan_body, with_instruction
@@ -27,11 +28,11 @@ from weighbridge.masking.detector_pool import Child, DetectorPool
 from weighbridge.masking.detector_queue import Speculation
 from weighbridge.masking.entities import Span, merge
 from weighbridge.masking.errors import PASSING, MaskingRefused, Reason
-from weighbridge.masking.known_values import KnownLists
+from weighbridge.masking.known_values import CHECK_S, KnownLists
 from weighbridge.masking.layers.base import LayerOptions
 from weighbridge.masking.masked_text import mask_text, over_borders, shown, with_leftovers
 from weighbridge.masking.request import MaskedRequest
-from weighbridge.masking.rules import Rules
+from weighbridge.masking.rules import Blocked, Rules
 from weighbridge.masking.seal import seal_request
 from weighbridge.masking.second_look import remains
 from weighbridge.masking.secret import Secrets
@@ -42,9 +43,13 @@ from weighbridge.masking.walker import Leaf, Walker, Whole, render
 log = logging.getLogger(__name__)
 
 
-_INLINE_NODES, _INLINE_CHARS = 500, 16_000
+_INLINE_NODES, _INLINE_CHARS = 500, 4_000
 """Values and characters of a request up to which its masked body is put together on the event loop."""
 
+_SOON_S = 0.02
+"""Seconds that a policy's patterns may take beside other masking. One that is slow on somebody's text goes on in a
+thread of its own, where only others like it wait."""
+_SLOW_PATTERNS: Final = Lane("patterns")
 
 _SHIPPED = Rules()
 _IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$.-]*")
@@ -107,6 +112,7 @@ class Masker:
         self._secret = secrets.current
         self._nursery = DetectorNursery(setup_of(settings))
         self._known = KnownLists(settings.known_values, clock)
+        self._following: asyncio.Task[None] | None = None
         self._pool = DetectorPool(
             start_child or self._nursery.start_child,
             workers=settings.workers,
@@ -121,10 +127,14 @@ class Masker:
 
     async def start(self) -> None:
         """Start the detector processes. Never raises; see `ready`."""
+        if self._settings.known_values and self._following is None:
+            self._following = asyncio.create_task(self._follow_lists(), name="known-values")
         await self._pool.start()
         if self.ready:
-            for line in self.about_lines():
-                log.info("masking: %s", line)
+            layers, *gaps = self.about_lines()
+            log.info("masking: %s", layers)
+            for line in gaps:
+                log.warning("masking: %s", line)
 
     @property
     def names(self) -> frozenset[str]:
@@ -152,6 +162,9 @@ class Masker:
 
     async def close(self) -> None:
         """End the detector processes. Idempotent."""
+        if self._following is not None:
+            self._following.cancel()
+            self._following = None
         await self._pool.close()
         await self._nursery.close()
 
@@ -190,6 +203,10 @@ class Masker:
                 body, request_id, upstream_model, conversation, deadline, rules, tenant, speculation
             )
 
+    def lists(self, tenant: str) -> object:
+        """What the tenant's known values are at this moment; a mask made under other ones is out of date."""
+        return self._known.edition(tenant)
+
     async def look(
         self, text: str, *, deadline: Deadline, rules: Rules = _SHIPPED, tenant: str = "", conversation: str
     ) -> Look:
@@ -200,18 +217,33 @@ class Masker:
                 in the result.
         """
         with _told_by_class():
-            walker = Walker(self._settings.max_chars)
+            walker = Walker(self._most_chars(rules))
             try:
-                walker.texts.append(text)
+                walker.plain(text)
                 found = await self._found(walker, deadline, rules, tenant, conversation)
             except MaskingRefused as refusal:
                 if refusal.reason in PASSING:
                     raise
                 return Look("", (), refusal.reason)
-            spans = with_leftovers(text, found[0])
-            refused = self._judged(walker, found, rules)
-            mint = Mint(derive_key(self._secret, "placeholders", conversation))
-            return Look(shown(text, spans, mint), tuple(spans), refused)
+            looking = partial(self._looked, walker, found, rules, conversation)
+            return await MASKING.run(looking) if len(text) > _INLINE_CHARS else looking()
+
+    async def _follow_lists(self) -> None:
+        while True:
+            await asyncio.sleep(CHECK_S)
+            try:
+                await MASKING.run(self._known.look)
+            except Exception as exc:  # the next look may work
+                log.error("known values: a look at the files failed with %s", type(exc).__name__)
+
+    def _looked(self, walker: Walker, found: list[list[Span]], rules: Rules, conversation: str) -> Look:
+        (text,) = walker.texts
+        spans = with_leftovers(text, found[0])
+        mint = Mint(derive_key(self._secret, "placeholders", conversation))
+        return Look(shown(text, spans, mint), tuple(spans), self._judged(walker, found, rules))
+
+    def _most_chars(self, rules: Rules) -> int:
+        return min(self._settings.max_chars, rules.max_chars or self._settings.max_chars)
 
     async def _mask(
         self,
@@ -229,7 +261,7 @@ class Masker:
         planning = partial(
             _plan,
             body,
-            min(self._settings.max_chars, rules.max_chars or self._settings.max_chars),
+            self._most_chars(rules),
             upstream_model,
             derive_key(self._secret, "ids", conversation),
         )
@@ -249,18 +281,33 @@ class Masker:
         speculation: Speculation | None = None,
     ) -> list[list[Span]]:
         """The merged spans of every text: what the tenant's list knows and what the detectors find."""
-        reading = partial(self._read, walker.texts, rules, tenant)
+        if rules.blocked is not None and await self._is_blocked(rules.blocked, walker.texts, deadline):
+            raise MaskingRefused("blocked_term")
+        reading = partial(self._read, walker, tenant)
         long = sum(map(len, walker.texts)) > _INLINE_CHARS
         known = await MASKING.run(reading) if long else reading()
-        found = await self._pool.find(walker.texts, deadline, owner=conversation, speculation=speculation)
+        found = await self._pool.find(
+            walker.texts, deadline, tenant=tenant, owner=conversation, speculation=speculation
+        )
         return [
             merge((*ours, *theirs)) if ours else theirs for ours, theirs in zip(known, found, strict=True)
         ]
 
-    def _read(self, texts: list[str], rules: Rules, tenant: str) -> list[list[Span]]:
-        if rules.blocked is not None and rules.blocked.found(texts):
-            raise MaskingRefused("blocked_term")
-        return self._known.find(tenant, texts)
+    async def _is_blocked(self, blocked: Blocked, texts: list[str], deadline: Deadline) -> bool:
+        with suppress(TimeoutError):
+            return await MASKING.run(blocked.found, texts, within_s=_SOON_S)
+        try:
+            async with asyncio.timeout(min(self._settings.task_timeout_s, deadline.remaining())):
+                return await _SLOW_PATTERNS.run(blocked.found, texts)
+        except TimeoutError:
+            raise MaskingRefused("timeout") from None
+
+    def _read(self, walker: Walker, tenant: str) -> list[list[Span]]:
+        known = self._known.find(tenant, walker.texts)
+        # A list does not guess, whatever type it gives a value: see `_tells` for what the name layers do.
+        if any(known[at] for at in walker.names):
+            raise MaskingRefused("key_hit")
+        return known
 
     def _judged(self, walker: Walker, found: list[list[Span]], rules: Rules) -> Reason | None:
         blind = self._settings.without_names == "refuse"

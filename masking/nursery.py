@@ -15,13 +15,13 @@ import ctypes
 import gc
 import logging
 import os
-import resource
 import select
 import signal
 import sys
 from pathlib import Path
 from typing import NoReturn, Protocol
 
+from weighbridge.config.core_dumps import forbid_core_dumps
 from weighbridge.masking import wire, worker
 from weighbridge.masking.handing import Line
 
@@ -63,9 +63,8 @@ def main() -> None:
     # Ctrl-C goes to the whole terminal group; the gateway decides when its children end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    # A dump of a crashed worker would hold text. The limit of one byte keeps it from a crash reporter too, to which
-    # Linux gives the dump of a process whose limit is zero.
-    resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
+    # A dump of a crashed worker would hold text.
+    forbid_core_dumps()
     line = Line.of(os.dup(0))
     _silence()
     logging.disable()

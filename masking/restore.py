@@ -8,12 +8,14 @@ restored value has no token probabilities.
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from weighbridge.masking.spelling import OPENINGS, Held, substitute
 from weighbridge.masking.vault import Vault
+
+T = TypeVar("T")
 
 TEXT_CHANNELS = ("content", "reasoning_content", "reasoning", "refusal")
 # How a text inside an event may write what begins a placeholder, beside a plain bracket.
@@ -28,14 +30,30 @@ def restore_completion(vault: Vault, payload: bytes) -> bytes:
     """
     if not len(vault):
         return payload
-    document = msgspec.json.decode(payload)
-    if not isinstance(document, dict):
+    document = _opened(payload, dict[str, msgspec.Raw])
+    choices = None if document is None else _opened(document.get("choices"), list[msgspec.Raw])
+    if document is None or choices is None:
         return payload
-    for choice in _dicts(document.get("choices")):
-        message = choice.get("message")
-        if isinstance(message, dict):
-            _restore_message(vault, message)
-    return msgspec.json.encode(document)
+    made = [_restore_choice(vault, choice) for choice in choices]
+    return msgspec.json.encode({**document, "choices": made})
+
+
+def _restore_choice(vault: Vault, given: msgspec.Raw) -> Any:
+    choice = _opened(given, dict[str, msgspec.Raw])
+    message = None if choice is None else _opened(choice.get("message"), dict[str, Any])
+    if choice is None or message is None:
+        return given
+    _restore_message(vault, message)
+    return {**choice, "message": message}
+
+
+def _opened(raw: bytes | msgspec.Raw | None, kind: type[T]) -> T | None:
+    """What is in there if it is of this kind. The rest of a document stays bytes: the logprobs of an answer are a
+    hundred times as long as its text."""
+    try:
+        return None if raw is None else msgspec.json.decode(raw, type=kind)
+    except msgspec.ValidationError:
+        return None
 
 
 def _restore_message(vault: Vault, message: dict[str, Any]) -> None:

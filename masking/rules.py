@@ -10,8 +10,12 @@ from typing import Literal, Protocol
 class Blocked(Protocol):
     """Terms and markings that keep a request in."""
 
-    def found(self, texts: Sequence[str]) -> bool:
-        """Whether one of them stands in one of the texts. Too long a search counts as found."""
+    def found(self, texts: Sequence[str], *, within_s: float | None = None) -> bool:
+        """Whether one of them stands in one of the texts. Too long a search counts as found.
+
+        Raises:
+            TimeoutError: it was not too long yet, but took more than `within_s` seconds.
+        """
         ...
 
 

@@ -51,10 +51,6 @@ class Secrets:
         first, *old = dict.fromkeys(line.encode() for line in text.get_secret_value().split("\n"))
         return cls(first, tuple(old))
 
-    def key(self, purpose: str, *parts: str) -> bytes:
-        """A key from the secret in use; see `vault.derive_key`."""
-        return derive_key(self.current, purpose, *parts)
-
     def chain_keys(self) -> tuple[bytes, ...]:
         """Keys of the egress chain: the one new rows are signed with, then those of the older secrets."""
         return tuple(derive_key(secret, _CHAIN) for secret in (self.current, *self.old))

@@ -15,13 +15,15 @@ MAX_ROUNDS = 4
 _REACH, _FAR = 64, 1024
 
 _ESCAPE = re.compile(
-    r"(?P<percent>(?:%[0-9A-Fa-f]{2})+)"
+    # A line's end between two percent signs may cut the bytes of one character.
+    r"(?P<percent>(?:%[0-9A-Fa-f]{2})+(?:[ \t]{0,8}\r?\n[ \t]{0,8}(?:%[0-9A-Fa-f]{2})+)*)"
     r"|(?P<hex>(?:\\x[0-9A-Fa-f]{2})+)"
     r"|(?P<unit>(?:[\\%]u[0-9A-Fa-f]{4})+)"
     r"|(?P<point>\\u\{[0-9A-Fa-f]{1,6}\}|\\U[0-9A-Fa-f]{8})"
     r"|(?P<entity>&(?:\#[0-9]{1,7};?|\#[xX][0-9A-Fa-f]{1,6};?|[A-Za-z][A-Za-z0-9]{1,31};))"
     r"|(?P<plain>\\[\"'/\\nrtbf])"
 )
+_PERCENTS = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 _PLAIN = {"n": "\n", "r": "\r", "t": "\t", "b": " ", "f": " "}
 _REPLACEMENT = "\ufffd"
 
@@ -48,19 +50,23 @@ class Unescaped:
     def windows(self) -> Iterator[tuple[int, int]]:
         """The parts of `text` in which a value could hold an escape: around each, up to white space."""
         first = last = -1
+        # End of the last escape from which white space was not looked for yet: once for a run of escapes, not for each.
+        behind = -1
         for start, end in self.changed:
-            if start + _REACH < last:
-                last = max(last, _to_space(self.text, end))
+            if behind >= 0 and start - _REACH <= behind + _REACH:
+                behind = end
                 continue
+            if behind >= 0:
+                last = _to_space(self.text, behind)
             begin = _back_to_space(self.text, start)
-            if begin <= last:
-                last = max(last, _to_space(self.text, end))
-                continue
-            if last >= 0:
+            if first >= 0 and begin > last:
                 yield first, last
-            first, last = begin, _to_space(self.text, end)
-        if last >= 0:
-            yield first, last
+                first = begin
+            elif first < 0:
+                first = begin
+            behind = end
+        if behind >= 0:
+            yield first, _to_space(self.text, behind)
 
 
 def _back_to_space(text: str, place: int) -> int:
@@ -117,7 +123,7 @@ def _decoded(hit: re.Match[str]) -> Iterator[tuple[str, int, int]]:
     start, end, written = hit.start(), hit.end(), hit.group()
     match hit.lastgroup:
         case "percent":
-            yield from _bytes(bytes.fromhex(written.replace("%", "")), start, 3)
+            yield from _percent(written, start)
         case "hex":
             yield from _bytes(bytes.fromhex(written.replace("\\x", "")), start, 4)
         case "unit":
@@ -130,6 +136,22 @@ def _decoded(hit: re.Match[str]) -> Iterator[tuple[str, int, int]]:
                 yield char, start, end
         case _:
             yield _PLAIN.get(written[1], written[1]), start, end
+
+
+def _percent(written: str, start: int) -> Iterator[tuple[str, int, int]]:
+    """The bytes as characters; a line's end inside a character is left out, any other stays."""
+    runs = [hit.span() for hit in _PERCENTS.finditer(written)]
+    if len(runs) == 1:
+        yield from _bytes(bytes.fromhex(written.replace("%", "")), start, 3)
+        return
+    places = [at for first, last in runs for at in range(first, last, 3)]
+    data = bytes(int(written[at + 1 : at + 3], 16) for at in places)
+    done = 0
+    for char, first, last in _bytes(data, 0, 1):
+        begin = places[first]
+        yield from ((written[at], start + at, start + at + 1) for at in range(done, begin))
+        done = places[last - 1] + 3
+        yield char, start + begin, start + done
 
 
 def _bytes(data: bytes, start: int, width: int) -> Iterator[tuple[str, int, int]]:

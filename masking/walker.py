@@ -122,8 +122,12 @@ class Walker:
             try:
                 inner = self._decoded(value)
             except (msgspec.MsgspecError, RecursionError):
-                return Leaf(self._place(value))
+                return self.plain(value)
             return JsonText(self.value(inner, depth + 1))
+        return self.plain(value)
+
+    def plain(self, value: str) -> Leaf:
+        """A string in which no JSON is looked for."""
         self.count()
         return Leaf(self._place(value))
 

@@ -22,10 +22,14 @@ class MaskAhead:
 
     Args:
         mask: makes it; given a speculation, only while nobody else needs the detectors.
+        depends: what a mask depends on besides the request and its policy; when that has changed, one that was made
+            ahead is not used.
     """
 
-    def __init__(self, mask: Mask) -> None:
+    def __init__(self, mask: Mask, depends: Callable[[], object] = lambda: None) -> None:
         self._mask = mask
+        self._depends = depends
+        self._made_under: object = None
         self._speculation = Speculation()
         self._task: asyncio.Task[MaskedRequest] | None = None
 
@@ -45,6 +49,8 @@ class MaskAhead:
             MaskingRefused: it must not leave.
             InvalidRequest: a known field has a wrong type.
         """
+        if self._task is not None and self._depends() != self._made_under:
+            self.drop()
         if self._task is not None:
             self._speculation.promote()
             try:
@@ -64,6 +70,7 @@ class MaskAhead:
 
     def _begin(self) -> None:
         if self._task is None:
+            self._made_under = self._depends()
             self._task = asyncio.create_task(self._mask(self._speculation), name="mask-ahead")
             # Whether anybody asks for its result or not, asyncio is not to complain.
             self._task.add_done_callback(lambda task: task.cancelled() or task.exception())

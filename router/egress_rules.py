@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from contextlib import suppress
 
+from weighbridge.config.offload import MASKING
 from weighbridge.masking.blocked import compile_blocked
 from weighbridge.masking.rules import Blocked, Rules
 from weighbridge.policies.compiled import Policy
@@ -33,6 +35,13 @@ def rules_for(policy: Policy, tenant: str, key_id: str = "") -> Rules:
     )
 
 
+async def rules_beside(policy: Policy, tenant: str, key_id: str = "") -> Rules:
+    """The same for the event loop, which does not wait where terms have to be made ready."""
+    if takes_long(policy):
+        return await MASKING.run(rules_for, policy, tenant, key_id)
+    return rules_for(policy, tenant, key_id)
+
+
 def takes_long(policy: Policy) -> bool:
     """Whether the next `rules_for` of this policy belongs beside the event loop."""
     terms = policy.leaving.blocked
@@ -41,6 +50,9 @@ def takes_long(policy: Policy) -> bool:
 
 def _blocked(policy: Policy) -> Blocked | None:
     terms = policy.leaving.blocked
+    # Without the lock, which somebody may hold for a second: the event loop comes by here.
+    with suppress(KeyError):
+        return _ready[policy.version]
     with _making:
         if policy.version in _ready:
             return _ready[policy.version]

@@ -168,7 +168,7 @@ class Lifecycle:
         walk = Walk(decision)
         if decision.may_leave:
             masking = partial(self._roads.mask, self.request, weighed.policy, self._deadline)
-            self._ahead = MaskAhead(masking)
+            self._ahead = MaskAhead(masking, partial(self._roads.lists, self.request))
         self._delivery.start_waiting()
         while True:
             road = walk.road

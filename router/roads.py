@@ -13,7 +13,7 @@ from weighbridge.commercial.errors import EgressClosed, UpstreamFailed
 from weighbridge.commercial.gate import EgressContext, EgressGate
 from weighbridge.config.deadline import Deadline
 from weighbridge.config.errors import ApiError
-from weighbridge.config.offload import MASKING
+from weighbridge.config.offload import BODIES
 from weighbridge.config.roads import LOCAL_ROADS, Road
 from weighbridge.config.settings import CommercialSettings
 from weighbridge.config.usage import TokenMeter
@@ -33,10 +33,13 @@ from weighbridge.router.admitted import Admitted
 from weighbridge.router.answer import frame, is_usage_only
 from weighbridge.router.decision import Decision, Facts, decide, why_not
 from weighbridge.router.difficulty.score import CALIBRATION_VERSION, Assessment, assess
-from weighbridge.router.egress_rules import rules_for, takes_long
+from weighbridge.router.egress_rules import rules_beside
 from weighbridge.state.pins import ConversationPins
 
 log = logging.getLogger("weighbridge.router")
+
+_INLINE_BYTES = 32_768
+"""Size of a whole answer up to which it is restored on the event loop: some milliseconds at most."""
 
 
 @dataclass(slots=True)
@@ -83,8 +86,9 @@ class Passage:
 
     async def complete(self, deadline: Deadline, meter: TokenMeter) -> bytes:
         payload = await self._gate.complete(self._masked, self._context, deadline, meter)
+        restoring = partial(restore_completion, self._masked.vault, payload)
         with _restoring():
-            return restore_completion(self._masked.vault, payload)
+            return await BODIES.run(restoring) if len(payload) > _INLINE_BYTES else restoring()
 
     async def stream(
         self, deadline: Deadline, meter: TokenMeter, keep_usage: bool
@@ -201,10 +205,13 @@ class Roads:
                 await self._keep_in(request)
             raise
 
+    def lists(self, request: Admitted) -> object:
+        """The known values that a mask of this request depends on; see `Masker.lists`."""
+        return self._masker.lists(request.tenant)
+
     async def _rules(self, request: Admitted, policy: Policy) -> Rules:
-        making = partial(rules_for, policy, request.tenant, request.key_id)
         try:
-            return await MASKING.run(making) if takes_long(policy) else making()
+            return await rules_beside(policy, request.tenant, request.key_id)
         except Exception as exc:
             log.error("the policy's rules for masking cannot be used: %s", type(exc).__name__)
             raise MaskingRefused("internal") from None
@@ -218,9 +225,10 @@ class Roads:
             EgressClosed: the conversation was pinned since the decision.
         """
         named = request.conversation
-        if named is not None and not await self._pins.is_open(request.tenant, named):
+        is_open = None if named is None else partial(self._pins.is_open, request.tenant, named)
+        if is_open is not None and not await is_open():
             raise EgressClosed("pinned")
-        context = EgressContext(attempt=attempt, reason=reason, policy_version=policy.version)
+        context = EgressContext(attempt, reason, policy.version, is_open=is_open)
         return Passage(self._gate, masked, context)
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from weighbridge.masking.backstop import leftovers
-from weighbridge.masking.entities import REFUSED, Span, gap_places, merge
+from weighbridge.masking.entities import REFUSED, Span, merge
+from weighbridge.masking.masked_text import with_leftovers
 
 Find = Callable[[str], list[Span]]
 _ROUNDS = 3
@@ -153,13 +153,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 def spans_as_masked(find: Find, text: str) -> list[Span]:
     """What is taken out of a text: the detectors' spans, and what the second look finds in the gaps between them."""
-    spans = merge(find(text))
-    left = [
-        (first + start, first + end, entity)
-        for first, last in gap_places(text, spans)
-        for start, end, entity in leftovers(text[first:last])
-    ]
-    return merge([*spans, *left])
+    return merge(with_leftovers(text, merge(find(text))))
 
 
 def score(find: Find, labelled: Labelled, documents: Sequence[dict[str, Any]]) -> Scores:

@@ -117,6 +117,19 @@ IN_FILE = {
         "s.yaml:2: masking.secret: a secret must not stand in this file: use WEIGHBRIDGE_MASKING__SECRET or "
         "masking.secret_file",
     ),
+    "a layer that is none": (
+        "masking:\n  layers: [ko-rules, ko-name]\n",
+        "s.yaml:2: masking.layers[1]: must be one of ko-rules, ko-pii, maskingtape, kiwi, en-rules, spacy-en, "
+        "local-model",
+    ),
+    "a layer twice": (
+        "masking:\n  layers: [kiwi, ko-pii, kiwi]\n",
+        "s.yaml:2: masking.layers[2]: this layer is given twice",
+    ),
+    "a model of your own that is nowhere": (
+        "masking:\n  layers: [local-model]\n",
+        "s.yaml:1: masking.local_model: must name a folder, as layers names local-model",
+    ),
     "no secret file": (
         "commercial:\n  api_key_file: /no/such/file\n",
         "s.yaml:2: commercial.api_key_file: /no/such/file: no such file",

@@ -97,6 +97,22 @@ def test_check_looks_at_the_policy_the_settings_name(
     assert capsys.readouterr().err == f"{tmp_path}/none.yaml: no such file\n"
 
 
+def test_check_reads_the_lists_of_known_values(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    good, bad, config = tmp_path / "good", tmp_path / "bad", tmp_path / "weighbridge.yaml"
+    good.write_text("Project Nightjar\n")
+    bad.write_text("Project Heron\nNOTHING\tplanted\n")
+    lines = "masking:\n  known_values:\n    default: {}\n    sales: {}\n    lab: {}\n"
+    config.write_text(lines.format(good, bad, tmp_path / "none"))
+    assert cli.main(["check", "--config", str(config)]) == 2
+    sales, lab = capsys.readouterr().err.splitlines()
+    assert sales == (
+        f"{config}:4: masking.known_values.sales: {bad}:2: has an unknown entity type before the tab"
+    )
+    assert lab.startswith(f"{config}:5: masking.known_values.lab: {tmp_path}/none: cannot be read")
+    config.write_text(f"masking:\n  known_values:\n    default: {good}\n")
+    assert cli.main(["check", "--config", str(config)]) == 0
+
+
 def test_check_finds_what_an_engine_would_refuse(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -151,9 +152,13 @@ def process(config: Path, *argv: str) -> Iterator[subprocess.Popen[bytes]]:
     # A locale that knows no Hangul.
     env = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env) as started:
+        # A command that waits for more than it was asked would keep this test waiting too.
+        late = threading.Timer(60, started.kill)
+        late.start()
         try:
             yield started
         finally:
+            late.cancel()
             started.kill()
 
 

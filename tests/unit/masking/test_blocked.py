@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
 from weighbridge.masking.blocked import compile_blocked
-from weighbridge.masking.lists import BadList, read_words
 from weighbridge.masking.rules import Blocked
 
 TERMS = compile_blocked(["대외비", "CONFIDENTIAL", "Top Secret", "프로젝트 한빛", "Q3-Plan", "기밀"], [], 1.0)
@@ -150,23 +148,6 @@ def test_what_cannot_be_used_is_named_by_number(
     with pytest.raises(ValueError, match=named) as caught:
         compile_blocked(words, patterns, limit)
     assert "unclosed" not in str(caught.value)
-
-
-def test_words_from_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "words.txt"
-    path.write_text("\ufeff# markings\n대외비\r\n\n Top Secret \n대외비\n", "utf-8")
-    assert read_words(path) == ("대외비", "Top Secret")
-    path.write_bytes(b"good\nx\n")
-    with pytest.raises(BadList, match=r"words\.txt:2: is shorter"):
-        read_words(path)
-    path.write_bytes(b"good\n\xff\xfe\n")
-    with pytest.raises(BadList, match=r"words\.txt:2: is not UTF-8"):
-        read_words(path)
-    path.write_bytes(b"x" * 1_001)
-    with pytest.raises(BadList, match=r"words\.txt:1: is longer"):
-        read_words(path)
-    with pytest.raises(BadList, match=r"none\.txt: cannot be read"):
-        read_words(tmp_path / "none.txt")
 
 
 @pytest.mark.parametrize("piece", ["대 ", "대외 ", "c o n f ", "top ", "%41", "a.", "q3", "대외비요"[:2]])

@@ -60,6 +60,11 @@ def found(text: str) -> list[tuple[str, str]]:
         ("J o h n S m i t h", "J o h n S m i t h"),
         ("John Smith씨는", "John Smith"),
         ("이수가 왔다", "이수"),
+        ("이\n수가 왔다", "이\n수"),
+        ("이―수한테 물었다", "이―수"),
+        ("이 수는", "이 수"),
+        ("\u110b\u1175\u1109\u116e님", "\u110b\u1175\u1109\u116e"),
+        ("홍 길동으로", "홍 길동"),
         ("see Ann today", "Ann"),
         ("프로젝트 한빛을", "프로젝트 한빛"),
         ("프로젝트한빛", "프로젝트한빛"),
@@ -81,6 +86,8 @@ def test_a_value_is_found(text: str, value: str) -> None:
         "annual",
         "channel Anna",
         "아이수",
+        "아이 수",
+        "이 수많은",
         "John Smithson",
         "xJohn Smith",
         "AB-1234-990",
@@ -135,7 +142,6 @@ def test_spans_lie_in_the_text_and_hold_a_value(text: str) -> None:
 def test_a_term_begins_where_a_character_does() -> None:
     index = TermIndex[str]()
     index.add("ĀĀ", "x")
-    index.close()
     assert list(index.find("\x01\x01a")) == []
     assert list(index.find("aĀĀ")) == [(1, 3, "x")]
 

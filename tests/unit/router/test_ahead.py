@@ -118,3 +118,15 @@ async def test_a_cancelled_caller_ends_it() -> None:
     with pytest.raises(asyncio.CancelledError):
         await needed
     assert masking.cancelled == 1
+
+
+async def test_one_made_under_what_has_changed_since_is_not_used() -> None:
+    masking, under = Masking(), ["old"]
+    made = MaskAhead(masking.mask, lambda: under[0])
+    with made.waiting():
+        await masking.begun.wait()
+    masking.let.set()
+    await asyncio.sleep(0)
+    under[0] = "new"
+    assert await made.masked() == "mask 2"
+    assert [speculation is None for speculation in masking.asked] == [False, True]

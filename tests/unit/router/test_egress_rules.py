@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from tests.unit.policies.test_leaving import MARKED, UNMARKED, policy
 from weighbridge.masking.rules import Rules
 from weighbridge.policies.loader import shipped
 from weighbridge.router import egress_rules
-from weighbridge.router.egress_rules import rules_for, takes_long
+from weighbridge.router.egress_rules import rules_beside, rules_for, takes_long
 
 
 def test_the_shipped_rules_are_those_of_masking_and_the_markings() -> None:
@@ -70,3 +72,30 @@ def test_a_long_list_is_told_apart_until_it_is_ready() -> None:
     assert takes_long(long) and not takes_long(shipped("default"))
     rules_for(long, "a")
     assert not takes_long(long)
+
+
+def test_ready_terms_wait_for_no_others_that_are_being_made() -> None:
+    ready = policy("outward: {blocked: {words: [Project Ready]}}\n")
+    rules = rules_for(ready, "a")
+    found: list[Rules] = []
+    asking = threading.Thread(target=lambda: found.append(rules_for(ready, "a")), daemon=True)
+    with egress_rules._making:
+        asking.start()
+        asking.join(10)
+        assert found == [rules]
+
+
+async def test_long_terms_are_made_ready_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+    really = egress_rules.compile_blocked
+
+    def compile_blocked(*args: object) -> object:
+        threads.append(threading.current_thread())
+        return really(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(egress_rules, "compile_blocked", compile_blocked)
+    words = ", ".join(f"long project name {n}" for n in range(2000))
+    long = policy(f"outward: {{blocked: {{words: [{words}]}}}}\n")
+    made = await rules_beside(long, "a")
+    assert made == rules_for(long, "a")
+    assert len(threads) == 1 and threads[0] is not threading.main_thread()
