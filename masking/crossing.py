@@ -10,25 +10,35 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import takewhile
 
 import tldextract
 
+from weighbridge.masking.backstop import MIN_DIGITS
 from weighbridge.masking.entities import Span
 from weighbridge.masking.joins import Closed
+from weighbridge.masking.layers.ibans import ibans
 
 _OF_DIGITS = frozenset(
-    "RRN FRN SSN ITIN NHS CARD BRN CRN LICENSE HEALTH PHONE ACCOUNT NUM ID WALLET UUID".split()
+    {"RRN", "FRN", "SSN", "ITIN", "NHS", "CARD", "BRN", "CRN", "LICENSE", "HEALTH", "WALLET", "UUID", "PHONE"}
+    | {"ACCOUNT", "ID", "NUM"}
 )
-_EXACT = frozenset({"IBAN", "IP", "MAC", "PLATE"})
+_EXACT = frozenset({"IP", "MAC", "PLATE"})
 _LOOSE = frozenset({"NUM", "ID"})
 _TELLING = 4
 """Letters and digits of a piece that is worth masking beside a piece that is masked already."""
-_FEW, _FEW_GROUPED = 8, 7
-"""Digits that are a number when no rule but their count says so; the second where a hyphen stands among them."""
 _SPELLED = 5
 """Joins in one mail address that nothing but a blank behind every character makes."""
 _LINE_REACH = 120
 _MARKER = re.compile(r"\d{1,2}[.)](?!\S)")
+# The rest of an address that was masked up to the line's end.
+_REST = re.compile(
+    r"(?:번?길|로|동|호|층|번지)(?![가-힣])|[가-힣A-Za-z]{0,8}[- ,]{0,2}\d{1,4}[ ]?[동호층]"
+    r"|\d{1,5}(?:-\d{1,5})?(?:[ ]?[,)]|번|\Z|[ ][가-힣A-Za-z]{1,12}[ ]?\d{1,4}[ ]?동)"
+)
+_HYPHEN = re.compile(r"-\d|\d-\d")
+_HOST = re.compile(r"[A-Za-z0-9.-]+")
+_INTRANET = (".local", ".internal", ".intranet", ".lan", ".corp", ".home", ".localdomain")
 _INK = re.compile(r"[^\W_]")
 _LETTER = re.compile(r"[^\W\d_]")
 _ENDS_OPEN = re.compile(r"[-._+%/?=&#]\Z")
@@ -43,9 +53,9 @@ def crossing(text: str, closed: Closed, hits: Sequence[Span], known: Sequence[Sp
     """
     starts = [start for start, _, _ in known]
 
-    def masked(place: int) -> bool:
+    def masked(place: int) -> str:
         before = bisect_right(starts, place) - 1
-        return before >= 0 and place < known[before][1]
+        return known[before][2] if before >= 0 and place < known[before][1] else ""
 
     spans: list[Span] = []
     for start, end, entity in hits:
@@ -58,9 +68,7 @@ def crossing(text: str, closed: Closed, hits: Sequence[Span], known: Sequence[Sp
     return spans
 
 
-def _counts(
-    text: str, closed: Closed, hit: Span, joins: Sequence[int], masked: Callable[[int], bool]
-) -> bool:
+def _counts(text: str, closed: Closed, hit: Span, joins: Sequence[int], masked: Callable[[int], str]) -> bool:
     start, end, entity = hit
     written = closed.text[start:end]
     ink = [at for at in range(start, end) if _INK.match(closed.text[at])]
@@ -68,6 +76,9 @@ def _counts(
     if not left:
         return False
     match entity:
+        case "IBAN":
+            # Some layers take any word of such a length for one.
+            return any(ibans(written))
         case "EMAIL":
             return _mail(closed.text, start, end, joins)
         case "URL":
@@ -79,7 +90,13 @@ def _counts(
         case "DATE":
             return not _LETTER.search(written) and not _marker(closed.text, joins[-1])
         case "ADDRESS":
-            return _address(closed, start, end, joins, masked)
+            # A whole one that ends a line does not go on in the next one.
+            return not any(
+                masked(closed.places[join - 1]) == "ADDRESS"
+                and not _REST.match(closed.text, join)
+                and not _HYPHEN.match(closed.text, join - 1)
+                for join in joins
+            )
         case _ if entity in _EXACT:
             return True
         case _ if entity not in _OF_DIGITS:
@@ -88,10 +105,10 @@ def _counts(
         return False
     if len(left) < len(ink):
         return len(left) >= _TELLING and not (entity in _LOOSE and _column(text, closed, joins))
-    if entity not in _LOOSE:
+    if entity not in _LOOSE and not written.isdigit():
         return True
     digits = sum(map(str.isdigit, written))
-    return digits >= (_FEW_GROUPED if "-" in written else _FEW) and not _column(text, closed, joins)
+    return digits >= MIN_DIGITS and not _column(text, closed, joins)
 
 
 def _marker(text: str, place: int) -> bool:
@@ -105,29 +122,19 @@ def _open(text: str, start: int, join: int, end: int) -> bool:
 
 
 def _column(text: str, closed: Closed, joins: Sequence[int]) -> bool:
-    """Whether no letter stands in one of the lines that meet at a join: a column, a table, a matrix."""
-    return any(
-        not (
-            _LETTER.search(_line_before(text, closed.places[join - 1] + 1))
-            and _LETTER.search(_line_behind(text, closed.places[join]))
-        )
-        for join in joins
-    )
+    """Whether two lines that meet hold no letter, or one of them and its neighbour: a column, a table, a matrix."""
+    return any(_bare_lines(text, closed.places[join - 1] + 1, closed.places[join]) > 1 for join in joins)
 
 
-def _line_before(text: str, place: int) -> str:
-    return text[max(0, place - _LINE_REACH) : place].rsplit("\n", 1)[-1]
+def _bare_lines(text: str, end: int, start: int) -> int:
+    """Lines of digits and signs in a row, up to two that end at `end` and two that begin at `start`."""
+    before = text[max(0, end - 2 * _LINE_REACH) : end].split("\n")[:-3:-1]
+    behind = text[start : start + 2 * _LINE_REACH].split("\n")[:2]
+    return sum(len(list(takewhile(_bare, lines))) for lines in (before, behind))
 
 
-def _line_behind(text: str, place: int) -> str:
-    return text[place : place + _LINE_REACH].split("\n", 1)[0]
-
-
-def _address(
-    closed: Closed, start: int, end: int, joins: Sequence[int], masked: Callable[[int], bool]
-) -> bool:
-    """A whole address that ends a line does not go on in the next one."""
-    return not any(masked(closed.places[join - 1]) for join in joins)
+def _bare(line: str) -> bool:
+    return not _LETTER.search(line) and any(map(str.isdigit, line))
 
 
 def _mail(text: str, start: int, end: int, joins: Sequence[int]) -> bool:
@@ -137,10 +144,9 @@ def _mail(text: str, start: int, end: int, joins: Sequence[int]) -> bool:
     for join in joins:
         if join <= at:
             continue
-        before = text[at + 1 : join]
-        if text[join] in ".-" or _suffix(text[join:end]):
+        if text[join] in ".-" or _suffix(text[join:end]) or _complete(text[at + 1 : end]):
             continue
-        if _complete(before):
+        if _complete(text[at + 1 : join]):
             return False
     return True
 
@@ -151,9 +157,12 @@ def _extract() -> tldextract.TLDExtract:
     return tldextract.TLDExtract(suffix_list_urls=(), cache_dir=None)
 
 
-def _complete(host: str) -> bool:
-    read = _extract()(host.rstrip(".-"))
-    return bool(read.domain and read.suffix)
+def _complete(written: str) -> bool:
+    """Whether it is a host's whole name, particles behind it aside."""
+    found = _HOST.search(written)
+    host = found.group().rstrip(".-") if found else ""
+    read = _extract()(host)
+    return bool(read.domain and read.suffix) or host.lower().endswith(_INTRANET)
 
 
 def _suffix(host: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -64,7 +65,7 @@ class Detector:
         else:
             # Escapes upon escapes: nobody writes that but to hide something.
             spans.extend(_back(way, [(start, end, "NUM") for start, end in escapes(way[-1].text)]))
-        return merge(spans)
+        return merge(_mail_first(spans))
 
     def _broken(self, text: str, found: Sequence[Span]) -> list[Span]:
         """What stands in `text` in pieces: over a line's end, with tags in it, or one character at a time."""
@@ -78,6 +79,20 @@ class Detector:
 
 class Nonsense(Exception):
     """A layer answered with a place outside the text or a type that is none."""
+
+
+def _mail_first(spans: list[Span]) -> list[Span]:
+    """What seems to be a host's name inside a mail address is part of that address."""
+    mails = merge(span for span in spans if span[2] == "EMAIL")
+    if not mails:
+        return spans
+    starts = [start for start, _, _ in mails]
+    kept: list[Span] = []
+    for start, end, entity in spans:
+        before = bisect_right(starts, start) - 1
+        inside = entity == "URL" and before >= 0 and end <= mails[before][1]
+        kept.append((start, end, "EMAIL" if inside else entity))
+    return kept
 
 
 def _looked(layer: Layer, text: str) -> list[Span]:

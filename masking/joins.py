@@ -28,7 +28,21 @@ _CUT = re.compile(rf"{_LINE_END}(?:{_TAG}{{1,8}}{_LINE_END}?)?|{_TAG}{{1,8}}{_LI
 _SPELLED = re.compile(
     r"(?<![^\s(\[\"':])(?=[^\s]([ ·_./-])[^\s]\1[^\s]\1)[^\s](?:\1[^\s]){5,255}(?![^\s.,;:!?)\]\"'가-힣])"
 )
-_CALM = re.compile(r"[\w@:.\-/+%(),·#&=~*]")
+# What begins a line of its own: a label, an item of a list.
+_BEGINS = re.compile(
+    r"[가-힣A-Za-z][가-힣A-Za-z0-9 ()/·_-]{0,24}[ \t]?[:=|\t](?![0-9A-Fa-f:/])"
+    r"|[-*+·•>#|=]{1,8}[ \t]+(?!\d)|\d{1,2}[.)][ \t]|\d{1,6}\t|[-=*_#]{3}"
+)
+_CALM = r"[\w@:.\-/+%(),·#&=~*]"
+_CALM_BEFORE, _CALM_BEHIND = re.compile(rf"{_CALM}[ \t]?\Z"), re.compile(rf"[ \t]?{_CALM}")
+_BEFORE_HANGUL = re.compile(r"[가-힣0-9\-/_·.,]")
+_BEHIND_HANGUL = re.compile(r"[0-9\-/_·.,]")
+_OF_PLACES = frozenset("도시군구읍면동리가로길층호지")
+_PLATE_BEGINS = re.compile(r"\d[-./_· ]?[가-힣]\Z")
+_HANGUL_GOES_ON = re.compile(
+    rf"[가-힣][-./_· ]?\d|[가-힣0-9]{{0,12}}[{''.join(sorted(_OF_PLACES))}](?:[ \d\-/_·.,]|\Z)"
+    r"|[가-힣A-Za-z]{1,8}[- ]?\d{1,4}[동호층]"
+)
 _TELLS = re.compile(r"[0-9@]")
 _APART = "\n\n\n"
 
@@ -95,13 +109,27 @@ def close(text: str) -> Closed | None:
 def _cuts(text: str) -> Iterator[tuple[int, int]]:
     for hit in _CUT.finditer(text):
         start, end = hit.span()
-        if not (start and end < len(text) and _CALM.match(text[start - 1]) and _CALM.match(text[end])):
+        # A tag may stand beside a blank.
+        if not (_CALM_BEFORE.search(text, max(0, start - 2), start) and _CALM_BEHIND.match(text, end)):
             continue
-        if _TELLS.search(text, max(0, start - _NEAR), start) or _TELLS.search(text, end, end + _NEAR):
+        near = _TELLS.search(text, max(0, start - _NEAR), start) or _TELLS.search(text, end, end + _NEAR)
+        if near and not _BEGINS.match(text, end) and _goes_on(text, start, end):
             yield start, end
     for hit in _SPELLED.finditer(text):
         if _TELLS.search(text, *hit.span()):
             yield from ((at, at + 1) for at in range(hit.start() + 1, hit.end(), 2))
+
+
+def _goes_on(text: str, start: int, end: int) -> bool:
+    """Whether a value could go on behind a cut. Beside Hangul that is a plate or an address."""
+    left, right = text[start - 1], text[end]
+    if "가" <= right <= "힣":
+        return _BEFORE_HANGUL.match(left) is not None and _HANGUL_GOES_ON.match(text, end) is not None
+    if "가" <= left <= "힣":
+        return _BEHIND_HANGUL.match(right) is not None and (
+            left in _OF_PLACES or _PLATE_BEGINS.search(text, max(0, start - 4), start) is not None
+        )
+    return True
 
 
 def _parts(text: str, cuts: list[tuple[int, int]]) -> Iterator[tuple[int, int, int, int]]:

@@ -13,7 +13,7 @@ _MOST_GAP = 4
 """Characters between two letters of one term."""
 HANGUL = re.compile("[가-힣]")
 WESTERN = re.compile("[0-9A-Za-z\u00c0-\u024f\u1e00-\u1eff]")
-_PARTICLES = frozenset("은는이가을를의에로와과도만께입임인이야아라처부까조마뿐님씨군양")
+_PARTICLES = frozenset("은는이가을를의에로와과도만께입임인이야아라처부까조마뿐님씨군양한하랑으")
 """First syllables of what may be glued behind a Korean word."""
 
 

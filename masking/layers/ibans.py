@@ -9,9 +9,10 @@ from presidio_analyzer.predefined_recognizers.generic.iban_patterns import regex
 
 from weighbridge.masking.entities import Span
 
-_SIGNS = r"[-. /_·,:]{0,2}"
+_SIGNS = r"[-. /_·,:]{0,3}"
 _CANDIDATE = re.compile(
-    rf"(?<![A-Za-z0-9])(?=(?P<all>[A-Za-z]{{2}}{_SIGNS}\d{_SIGNS}\d(?:{_SIGNS}[A-Za-z0-9]){{11,30}}))", re.ASCII
+    rf"(?<![A-Za-z0-9])(?=(?P<all>[A-Za-z]{{2}}{_SIGNS}\d{_SIGNS}\d(?:{_SIGNS}[A-Za-z0-9]){{11,30}}))",
+    re.ASCII,
 )
 _SIGN = re.compile(r"[-. /_·,:]+")
 _BARE = {

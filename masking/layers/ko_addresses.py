@@ -23,29 +23,41 @@ _DISTRICT = r"[가-힣]{1,5}(?:시|군|구)"
 _TOWN = r"[가-힣0-9]{1,8}(?:읍|면|동|가|리)"
 _ROAD = r"[가-힣][가-힣0-9·.]{0,14}?(?:대로|로|길)(?:[- ·_/.]?\d{1,4}(?:번|가|나|다)?[가-힣]?길)?"
 # Not an amount: 앞으로 3가지, 대로 5번.
-_NUMBER = (
-    rf"(?:지하[ ]?)?(?:산[ ]?)?\d{{1,5}}(?:[-_/·]\d{{1,5}}(?!\d|{_FLAT}))?(?:번지)?(?!\d|[-.]\d(?!\d{{0,4}}{_FLAT})|년|월|일|원|명|개|%|시간|분|호선|km|m|가지"
-    r"|번(?![지길])|회|배|차례|위|등|점|살|세|장|권|편|쪽|주|달|박|인|팀|곳|만|천|억)"
+_COUNTED = (
+    r"(?:년|월|일|원|명|개|%|시간|분|호선|km|m|가지|번(?![지길])|회|배|차례|위|등|점|살|세|장|권|편|쪽|주|달|박|인(?!데|지|가|입)|팀|곳"
+    r"|만(?=[ ]?(?:[원명개대건평톤\d]|달러))|천|억)"
 )
+_NUMBER = (
+    rf"(?:지하[ ]?)?(?:산[ ]?)?\d{{1,5}}(?:[-_/·]\d{{1,5}}(?!\d|{_FLAT}))?(?:번지)?"
+    rf"(?!\d|[-.]\d(?!\d{{0,4}}{_FLAT})|{_COUNTED})"
+)
+# Run together there is nothing between the number and the one behind it either.
+_LONG_NUMBER = rf"(?:지하)?산?\d{{1,9}}(?:번지)?(?!\d|{_COUNTED})"
 _UNIT = (
     r"(?:제?[ ]?[0-9A-Z가-하]{1,5}[ ]?동(?![가-힣])|제?[ ]?[A-Z]?\d{1,5}[ ]?(?:-\d{1,4})?호(?!선)|(?:지하"
     r"|지상|B)?[ ]?\d{1,3}[ ]?층|\d{1,3}[ ]?단지"
     r"|\d{1,2}차|\d{1,4}-\d{1,5}(?!\d|-)|\([^()\n]{1,40}\)"
-    r"|[가-힣A-Za-z0-9]{1,16}(?:아파트|빌라|빌딩|타워|센터|오피스텔|맨션|주택|주공|단지|마을|하우스|프라자"
+    r"|[가-힣A-Za-z0-9]{0,16}(?:아파트|빌라|빌딩|타워|센터|오피스텔|맨션|주택|주공|단지|마을|하우스|프라자"
     r"|플라자|스퀘어|캐슬|팰리스|자이|래미안"
     r"|푸르지오|더샵|아이파크|힐스테이트|편한세상|상가|시장|회관|사옥|청사|본관|별관|기숙사|원룸|고시원|연립"
     r"|파크|뷰|힐|시티|관)(?:[ ]?[A-Z가-하0-9]{1,4}동)?)"
 )
-_DETAIL = re.compile(rf"(?:,?[ \t]{{0,2}}(?:\n[ \t]{{0,4}})?|,?{_SIGN}){_UNIT}", re.ASCII)
+_DETAIL = re.compile(rf"(?:,?[ \t]{{0,2}}|,?{_SIGN})(?:\n[ \t]{{0,4}}(?:[-/_·.][ \t]?)?)?{_UNIT}", re.ASCII)
 # One word between the number and a unit, or before the end of a field: the name of a house.
 _HOUSE = re.compile(
     rf",?[ \t]{{1,2}}(?:[가-힣A-Za-z0-9·]{{2,16}}[ ]){{0,2}}?[가-힣A-Za-z0-9·]{{1,16}}"
-    rf"(?=[ ]{{0,2}}(?:{_UNIT}|\n|$|[,;|/)\"]))",
+    rf"(?=[ ]{{0,2}}(?:{_UNIT}|\n|$|[,;|/)\"]))"
+    rf"|{_SIGN}[가-힣A-Za-z0-9]{{1,16}}(?={_SIGN}(?:\n[ \t]{{0,4}})?{_UNIT})"
+    r"|[가-힣A-Za-z]{1,16}(?=\d{1,4}동[ ]?\d{1,4}호)",
     re.ASCII,
 )
 _ADDRESS = re.compile(
     rf"(?<![가-힣])(?:{_PROVINCE}{_LINK}?)?(?:{_DISTRICT}{_LINK}?){{0,2}}(?:{_TOWN}{_LINK}){{0,2}}"
     rf"(?:(?P<road>{_ROAD}){_LINK}?{_NUMBER}|{_TOWN}{_LINK}{_NUMBER}|{_TOWN}[ ]?{_NUMBER})"
+)
+_TOGETHER = re.compile(
+    rf"(?<![가-힣]){_PROVINCE}(?:[가-힣]{{1,5}}(?:시|군|구)){{0,3}}[가-힣0-9·]{{1,14}}?(?:로|길|읍|면|동(?:\d{{1,2}}가)?|리|가)"
+    rf"(?:\d{{1,4}}번?길)?{_LONG_NUMBER}"
 )
 # Without a number the places still tell: three or more of them in a row.
 _PLACES = re.compile(
@@ -79,6 +91,8 @@ def addresses(text: str) -> Iterator[Span]:
         if (hit["road"] and _NO_ROAD.search(hit["road"])) or not _tells(text, start, hit.group()):
             continue
         yield start, _extended(text, end), "ADDRESS"
+    for hit in _TOGETHER.finditer(text):
+        yield hit.start(), _extended(text, hit.end()), "ADDRESS"
     for hit in _PLACES.finditer(text):
         yield *hit.span(), "ADDRESS"
     for hit in _LABEL.finditer(text):

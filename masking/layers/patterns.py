@@ -11,14 +11,18 @@ _AREA = r"(?:2|[3-6][1-5]|70|80|50\d?)"
 _PLATE = "가나다라마거너더러머버서어저고노도로모보소오조구누두루무부수우주바사아자배하허호"
 # What people put between the groups of a plate or a passport number.
 _SPREAD = r"(?: ?[-./_·] ?| )?"
+_TOP = r"(?:com|net|org|edu|gov|biz|info|io|kr|jp|cn|de|fr|uk|eu|company|local|internal|lan)"
 _DAY = r"(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])"
 
 PATTERNS: tuple[tuple[str, str, str], ...] = (
-    # Any host: presidio wants a public suffix, but intranet mail (a@host, a@corp.local) is mail too.
+    # Any host: presidio wants a public suffix, but intranet mail (a@host, a@corp.local) is mail too. Blanks may stand
+    # where dots should.
     (
         "EMAIL",
         "mail address",
-        r"(?<![A-Z0-9])[A-Z0-9._%+'-]{1,64}@[A-Z0-9](?:[A-Z0-9-]{0,62}[A-Z0-9])?(?:\.[A-Z0-9](?:[A-Z0-9-]{0,62}[A-Z0-9])?){0,8}",
+        r"(?<![A-Z0-9])[A-Z0-9._%+'-]{1,64}@"
+        rf"(?:[A-Z0-9-]{{1,63}}(?: [A-Z0-9-]{{1,63}}){{0,2}} {_TOP}(?![A-Z0-9@.-])"
+        r"|[A-Z0-9](?:[A-Z0-9-]{0,62}[A-Z0-9])?(?:\.[A-Z0-9](?:[A-Z0-9-]{0,62}[A-Z0-9])?){0,8})",
     ),
     # An `@` written as a word, or as quoted-printable mail writes it.
     (

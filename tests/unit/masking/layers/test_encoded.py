@@ -69,6 +69,21 @@ def test_text_in_disguise_refuses(hidden: str, way: str) -> None:
         assert ENCODED in types(text), text
 
 
+@pytest.mark.parametrize(
+    "value", ["D123Z4207", "M01298832", "12가3456", "275부 6819", "1234567", "010-1234-567", "a@b.co"]
+)
+def test_one_short_value_refuses(value: str) -> None:
+    for run in (base64.b64encode(value.encode()).decode(), base64.b32encode(value.encode()).decode()):
+        if len(run.rstrip("=")) >= 14 or run != run.upper():
+            assert ENCODED in types(f"값은 {run} 입니다"), run
+
+
+def test_short_random_runs_are_no_values() -> None:
+    rng = random.Random(5)
+    runs = [base64.b64encode(rng.randbytes(rng.choice((6, 9, 12, 15)))).decode() for _ in range(3_000)]
+    assert sum(ENCODED in types(run) for run in runs) <= 6
+
+
 @pytest.mark.parametrize("width", [4, 8, 20, 76])
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\n> ", "  \n  "])
 def test_base64_over_lines_refuses(width: int, end: str) -> None:
