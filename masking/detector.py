@@ -101,7 +101,15 @@ def _looked(layer: Layer, text: str) -> list[Span]:
     for start, end, entity in spans:
         if not (0 <= start < end <= len(text) and known(entity)):
             raise Nonsense
-    return spans
+    return [_not_resident(text, span) for span in spans]
+
+
+def _not_resident(text: str, span: Span) -> Span:
+    """+82 010 1234 5678 has the thirteen digits of a resident number of January 1982, and is a telephone's."""
+    start, end, entity = span
+    if entity not in ("RRN", "FRN") or "+" not in text[max(0, start - 1) : start + 1]:
+        return span
+    return start, end, "PHONE"
 
 
 def _back(way: Sequence[Folded | Unescaped], spans: Iterable[Span]) -> list[Span]:

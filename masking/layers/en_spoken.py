@@ -53,5 +53,6 @@ def spoken(text: str) -> list[Span]:
     for hit in _SPOKEN.finditer(text):
         if len(_WORDS.findall(hit.group())) >= _LEAST_WORDS and not _COUNTING.fullmatch(hit.group()):
             spans.append((*hit.span(), "PHONE"))
-    spans.extend((*hit.span(), "EMAIL") for hit in _MAIL.finditer(text))
+    # Overlapping: "mail me at jane dot doe at example dot com" holds two readings, and the second is meant.
+    spans.extend((*hit.span(), "EMAIL") for hit in _MAIL.finditer(text, overlapped=True))
     return spans

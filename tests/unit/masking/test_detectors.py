@@ -137,6 +137,15 @@ async def test_a_value_is_masked_whole(masker: Masker, value: str, entity: str, 
 
 
 @pytest.mark.parametrize(
+    "number", ["+8201012345678", "+82 010-1234-5678", "+82(0)10 1234 5678", "＋82 010 1234 5678"]
+)
+async def test_a_telephone_with_the_digits_of_a_resident_number_is_a_telephone(
+    masker: Masker, number: str
+) -> None:
+    assert await entities(masker, f"전화 {number} 입니다") == {"PHONE": 1}
+
+
+@pytest.mark.parametrize(
     "hidden",
     [
         *(sign.join(("010", "1234", "5678")) for sign in "ㅡ一~*|:=+→'`\\#\n"),

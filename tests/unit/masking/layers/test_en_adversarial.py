@@ -17,6 +17,7 @@ RULES = [
     "It's ⟦double seven, four nine, triple zero, one two⟧, got it?",
     "card ends: ⟦four one one one one one one one one one one one one one one one⟧",
     "write to ⟦jane dot doe at example dot com⟧ please",
+    "email me at ⟦jane dot doe at example dot com⟧ please",
     "reach me: ⟦john underscore smith at mail dot example dot org⟧",
     "That is spelled ⟦S-M-I-T-H-E-R-S⟧ on the form.",
     "plus one, ⟦four one five, two six seven one nine three three⟧",
