@@ -1,4 +1,4 @@
-"""The kinds of personal value a policy may name. `masking.entities.TYPES` is what masking finds; a test compares."""
+"""The kinds of personal value that masking finds and a policy may name; `masking.entities` says what each is."""
 
 from __future__ import annotations
 

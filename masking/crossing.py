@@ -9,15 +9,13 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from functools import cache
 from itertools import takewhile
-
-import tldextract
 
 from weighbridge.masking.backstop import MIN_DIGITS
 from weighbridge.masking.entities import Span
 from weighbridge.masking.joins import Closed
 from weighbridge.masking.layers.ibans import ibans
+from weighbridge.masking.suffixes import offline
 
 _OF_DIGITS = frozenset(
     {"RRN", "FRN", "SSN", "ITIN", "NHS", "CARD", "BRN", "CRN", "LICENSE", "HEALTH", "WALLET", "UUID", "PHONE"}
@@ -151,21 +149,15 @@ def _mail(text: str, start: int, end: int, joins: Sequence[int]) -> bool:
     return True
 
 
-@cache
-def _extract() -> tldextract.TLDExtract:
-    """The list that comes with the package; asks no network."""
-    return tldextract.TLDExtract(suffix_list_urls=(), cache_dir=None)
-
-
 def _complete(written: str) -> bool:
     """Whether it is a host's whole name, particles behind it aside."""
     found = _HOST.search(written)
     host = found.group().rstrip(".-") if found else ""
-    read = _extract()(host)
+    read = offline()(host)
     return bool(read.domain and read.suffix) or host.lower().endswith(_INTRANET)
 
 
 def _suffix(host: str) -> bool:
     """Whether it is the end of an address and nothing else, such as `co.kr`."""
-    read = _extract()(host)
+    read = offline()(host)
     return bool(read.suffix and not read.domain)

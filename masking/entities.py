@@ -4,42 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import get_args
+
+from weighbridge.config.entity_types import EntityType
 
 Span = tuple[int, int, str]
 """Start and end (exclusive) in code points of the original text, and an entity type."""
 
-TYPES: tuple[str, ...] = (
-    "RRN",
-    "FRN",
-    "SSN",
-    "ITIN",
-    "NHS",
-    "CARD",
-    "IBAN",
-    "BRN",
-    "CRN",
-    "LICENSE",
-    "PASSPORT",
-    "HEALTH",
-    "KNOWN",
-    "URL",
-    "EMAIL",
-    "UUID",
-    "MAC",
-    "IP",
-    "WALLET",
-    "PHONE",
-    "ACCOUNT",
-    "PLATE",
-    "ID",
-    "ADDRESS",
-    "DATE",
-    "PERSON",
-    "NAME",
-    "PLACE",
-    "ORG",
-    "NUM",
-)
+TYPES: tuple[str, ...] = get_args(EntityType)
 """From the most telling to the least: when found values overlap, the union takes the first type of this order.
 
 RRN and FRN: Korean resident and foreigner registration numbers. BRN, CRN: business and corporate registration numbers.

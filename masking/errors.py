@@ -4,33 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Literal, get_args
 
-Reason = Literal[
-    "placeholder_shaped_input",
-    "not_text",
-    "too_large",
-    "unknown_field_type",
-    "bad_arguments",
-    "key_hit",
-    "number",
-    "blocked_term",
-    "free_text",
-    "no_name_detector",
-    "refused_type",
-    "many_people",
-    "credentials",
-    "encoded",
-    "mixed_script",
-    "language",
-    "second_look",
-    "known_values",
-    "detector_failed",
-    "timeout",
-    "overloaded",
-    "internal",
-]
-"""A closed set, fit for a metric label; `EXPLAINED` says what each means."""
+from weighbridge.config.refusals import REASONS, Reason
+
+__all__ = ["EXPLAINED", "PASSING", "REASONS", "MaskingRefused", "Reason"]
 
 EXPLAINED: Mapping[Reason, str] = MappingProxyType(
     {
@@ -59,8 +36,6 @@ EXPLAINED: Mapping[Reason, str] = MappingProxyType(
     }
 )
 """What each reason means, in words."""
-
-REASONS: tuple[Reason, ...] = get_args(Reason)
 
 PASSING: frozenset[Reason] = frozenset(
     {"known_values", "detector_failed", "timeout", "overloaded", "internal"}

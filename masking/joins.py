@@ -11,6 +11,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from weighbridge.masking.word_borders import back_to_space, on_to_space
+
 _REACH, _FAR = 40, 24
 """Characters on each side of a join that are read, and how much further at most to the next white space."""
 _NEAR = 20
@@ -137,27 +139,11 @@ def _parts(text: str, cuts: list[tuple[int, int]]) -> Iterator[tuple[int, int, i
     first = last = -1
     begin = 0
     for number, (start, end) in enumerate(cuts):
-        near = _back(text, start)
+        near = back_to_space(text, start, _REACH, _FAR)
         if last >= 0 and near > last:
             yield first, last, begin, number
             first, begin = near, number
         elif last < 0:
             first = near
-        last = _on(text, end)
+        last = on_to_space(text, end, _REACH, _FAR)
     yield first, last, begin, len(cuts)
-
-
-def _back(text: str, place: int) -> int:
-    near = max(0, place - _REACH)
-    far = max(0, near - _FAR)
-    while near > far and not text[near - 1].isspace():
-        near -= 1
-    return near
-
-
-def _on(text: str, place: int) -> int:
-    near = min(len(text), place + _REACH)
-    far = min(len(text), near + _FAR)
-    while near < far and not text[near].isspace():
-        near += 1
-    return near

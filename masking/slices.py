@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from weighbridge.masking.entities import Span, merge
+from weighbridge.masking.word_borders import back_to_space, on_to_space
 
 PIECE_CHARS = 8_192
 _OVERLAP, _FAR = 192, 2_560
@@ -67,22 +68,6 @@ def _pieces(texts: Sequence[str]) -> Iterable[Piece]:
     for at, text in enumerate(texts):
         for begin in range(0, len(text), PIECE_CHARS) if len(text) > PIECE_CHARS + _FAR else (0,):
             whole = begin == 0 and len(text) <= PIECE_CHARS + _FAR
-            start = _back(text, begin) if begin else 0
-            end = len(text) if whole else _on(text, begin + PIECE_CHARS)
+            start = back_to_space(text, begin, _OVERLAP, _FAR) if begin else 0
+            end = len(text) if whole else on_to_space(text, begin + PIECE_CHARS, _OVERLAP, _FAR)
             yield Piece(at, start, text[start:end])
-
-
-def _back(text: str, place: int) -> int:
-    start = max(0, place - _OVERLAP)
-    far = max(0, start - _FAR)
-    while start > far and not text[start - 1].isspace():
-        start -= 1
-    return start
-
-
-def _on(text: str, place: int) -> int:
-    end = min(len(text), place + _OVERLAP)
-    far = min(len(text), end + _FAR)
-    while end < far and not text[end].isspace():
-        end += 1
-    return end

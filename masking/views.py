@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from weighbridge.masking.word_borders import back_to_space, on_to_space
+
 MAX_ROUNDS = 4
 _REACH, _FAR = 64, 1024
 
@@ -57,8 +59,8 @@ class Unescaped:
                 behind = end
                 continue
             if behind >= 0:
-                last = _to_space(self.text, behind)
-            begin = _back_to_space(self.text, start)
+                last = on_to_space(self.text, behind, _REACH, _FAR)
+            begin = back_to_space(self.text, start, _REACH, _FAR)
             if first >= 0 and begin > last:
                 yield first, last
                 first = begin
@@ -66,23 +68,7 @@ class Unescaped:
                 first = begin
             behind = end
         if behind >= 0:
-            yield first, _to_space(self.text, behind)
-
-
-def _back_to_space(text: str, place: int) -> int:
-    near = max(0, place - _REACH)
-    far = max(0, near - _FAR)
-    while near > far and not text[near - 1].isspace():
-        near -= 1
-    return near
-
-
-def _to_space(text: str, place: int) -> int:
-    near = min(len(text), place + _REACH)
-    far = min(len(text), near + _FAR)
-    while near < far and not text[near].isspace():
-        near += 1
-    return near
+            yield first, on_to_space(self.text, behind, _REACH, _FAR)
 
 
 def unescape(text: str) -> Unescaped | None:

@@ -7,6 +7,7 @@ from typing import Final, get_args
 
 from prometheus_client import generate_latest
 
+from weighbridge.config.refusals import REASONS
 from weighbridge.config.roads import ROADS
 from weighbridge.observability.instruments import OTHER, Counter, Family, Gauge, Histogram, Info
 from weighbridge.observability.pool_metrics import PoolMetrics
@@ -34,31 +35,7 @@ EGRESS_OUTCOMES: Final = (
     "pinned",
     OTHER,
 )
-MASKING_REASONS: Final = (
-    "placeholder_shaped_input",
-    "not_text",
-    "too_large",
-    "unknown_field_type",
-    "bad_arguments",
-    "key_hit",
-    "number",
-    "blocked_term",
-    "free_text",
-    "no_name_detector",
-    "refused_type",
-    "many_people",
-    "credentials",
-    "encoded",
-    "mixed_script",
-    "language",
-    "second_look",
-    "known_values",
-    "detector_failed",
-    "timeout",
-    "overloaded",
-    "internal",
-    OTHER,
-)
+MASKING_REASONS: Final = (*REASONS, OTHER)
 TOKEN_KINDS: Final = ("prompt", "cached", "completion")
 
 _REQUEST_S: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0)

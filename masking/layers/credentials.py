@@ -39,6 +39,7 @@ from weighbridge.masking.layers.secret_labels import (
     SERVICES,
     WHOLE,
 )
+from weighbridge.masking.squeezed import lower
 
 _AFTER = 480
 """Characters behind a label that its rules look at."""
@@ -113,7 +114,7 @@ class Credentials:
     def find(self, text: str) -> list[Span]:
         """Merged spans."""
         spans: list[Span] = []
-        lowered = _lowered(text)
+        lowered = lower(text)
         done: dict[str, int] = {}
         for last, (length, kind) in self._labels.iter(lowered):
             start = last + 1 - length
@@ -150,14 +151,6 @@ def _plugins() -> list[Any]:
         for module, names in _PLUGINS.items()
         for name in names
     ]
-
-
-def _lowered(text: str) -> str:
-    """In small letters, each at its old place."""
-    low = text.lower()
-    if len(low) == len(text):
-        return low
-    return "".join(char.lower() if len(char.lower()) == 1 else char for char in text)
 
 
 def _windows(text: str) -> Iterator[tuple[int, int]]:

@@ -65,7 +65,6 @@ _PLACES = re.compile(
     rf"|{_ROAD})(?![가-힣]{{3}})"
     rf"|(?<![가-힣]){_PROVINCE}{_GAP}{_DISTRICT}(?![가-힣]{{3}})"
 )
-_STRONG = re.compile(rf"{_PROVINCE}|{_DISTRICT}|{_TOWN}")
 _LABEL = re.compile(
     r"(?:주[ ]{0,4}소(?:지)?|거주지|거소|소재지|배송지|배송처|배달지|도착지|출발지|수령지|등록기준지|본적지?"
     r"|자택|현장|장소|사업장|근무지|위치|address|addr)"

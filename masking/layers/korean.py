@@ -9,11 +9,6 @@ SURNAMES = frozenset(
 )
 """Of one syllable, rare ones included."""
 
-COMMON_SURNAMES = frozenset(
-    "김이박최정강조윤장임한오서신권황안송류유전홍고문양손배백허남심노하곽성차주우구민나진지엄채"
-)
-"""More than nine in ten people have one of these."""
-
 LONG_SURNAMES = ("남궁", "황보", "제갈", "선우", "독고", "사공", "서문", "동방", "어금", "망절")
 
 GIVEN = frozenset(

@@ -38,6 +38,7 @@ from weighbridge.masking.layers.base import LayerOptions
 from weighbridge.masking.layers.ibans import ibans
 from weighbridge.masking.layers.joined import joined
 from weighbridge.masking.layers.patterns import PATTERNS
+from weighbridge.masking.suffixes import offline
 
 LANGUAGE = "und"
 """One language code for every recogniser: text mixes languages, and so must the rules."""
@@ -97,7 +98,7 @@ class Structured:
 
     def __init__(self, score_threshold: float) -> None:
         # Any public-suffix look-up would fetch lists from the network on first use.
-        tldextract.extract = tldextract.TLDExtract(suffix_list_urls=(), cache_dir=None)
+        tldextract.extract = offline()
         self._threshold = score_threshold
         registry = RecognizerRegistry(global_regex_flags=FLAGS, supported_languages=[LANGUAGE])
         for recognizer in _recognizers():
