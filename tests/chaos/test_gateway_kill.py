@@ -38,6 +38,7 @@ def check_ledger(spool: Path, promised: Promised) -> list[dict[str, object]]:
         row = by_id[request_id]
         assert row["outcome"] == "ok"
         assert (row["prompt_tokens"], row["completion_tokens"]) == (prompt, completion)
+    assert not any(by_id[request_id]["completion_tokens"] for request_id in promised.refused)
     made = Counter(str(attempt["request_id"]) for attempt in tried)
     for request_id, row in by_id.items():
         # A lost request's row cannot know how many attempts it had; every other one's comes after them.
@@ -127,7 +128,7 @@ async def test_two_kills_on_real_vllm(tmp_path: Path) -> None:
             while len(promised.whole) < whole + 3:
                 await promised.until_chunks(promised.chunks + 20)
             offspring = children(gateway.pid)
-            assert len(offspring) >= 3, "engine core, worker and masking process should be there"
+            assert len(offspring) >= 2, "engine core and worker should be there"
             gateway.kill9()
         assert not all_gone(offspring, 5), "an engine or masking process outlived its gateway"
     rows = check_ledger(tmp_path / "state" / "ledger.sqlite3", promised)

@@ -16,6 +16,8 @@ class Promised:
 
     begun: set[str] = field(default_factory=set)
     whole: dict[str, tuple[int, int]] = field(default_factory=dict)
+    refused: set[str] = field(default_factory=set)
+    """Ids of requests that were told to come again."""
     chunks: int = 0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -55,6 +57,12 @@ async def _ask(client: httpx.AsyncClient, body: dict[str, object], stream: bool,
         request_id = response.headers["x-weighbridge-request-id"]
         promised.begun.add(request_id)
         promised.note()
+        if response.status_code != 200:
+            # More callers than slots: on a slow machine some wait longer than they may. Nothing else is expected.
+            assert response.status_code in (429, 503), (await response.aread()).decode()
+            promised.refused.add(request_id)
+            await asyncio.sleep(float(response.headers["retry-after"]))
+            return
         if not stream:
             usage = json.loads(await response.aread())["usage"]
             promised.whole[request_id] = usage["prompt_tokens"], usage["completion_tokens"]
