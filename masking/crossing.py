@@ -15,6 +15,7 @@ from weighbridge.masking.backstop import MIN_DIGITS
 from weighbridge.masking.entities import Span
 from weighbridge.masking.joins import Closed
 from weighbridge.masking.layers.ibans import ibans
+from weighbridge.masking.layers.ko_addresses import BEHIND, addresses
 from weighbridge.masking.suffixes import offline
 
 _OF_DIGITS = frozenset(
@@ -32,7 +33,9 @@ _MARKER = re.compile(r"\d{1,2}[.)](?!\S)")
 # The rest of an address that was masked up to the line's end.
 _REST = re.compile(
     r"(?:번?길|로|동|호|층|번지)(?![가-힣])|[가-힣A-Za-z]{0,8}[- ,]{0,2}\d{1,4}[ ]?[동호층]"
-    r"|\d{1,5}(?:-\d{1,5})?(?:[ ]?[,)]|번|\Z|[ ][가-힣A-Za-z]{1,12}[ ]?\d{1,4}[ ]?동)"
+    r"|\d{1,5}(?:-\d{1,5})?(?:[ ]?[,)]|번|\Z|[ ][가-힣A-Za-z]{1,12}[ ]?\d{1,4}[ ]?동"
+    rf"|{BEHIND}|[ ]{{0,2}}\n)"
+    r"|\d{1,3}(?:번|[가나다])?[가-힣]?길[ ]?\d"
 )
 _HYPHEN = re.compile(r"-\d|\d-\d")
 _HOST = re.compile(r"[A-Za-z0-9.-]+")
@@ -89,12 +92,14 @@ def _counts(text: str, closed: Closed, hit: Span, joins: Sequence[int], masked: 
             return not _LETTER.search(written) and not _marker(closed.text, joins[-1])
         case "ADDRESS":
             # A whole one that ends a line does not go on in the next one.
-            return not any(
-                masked(closed.places[join - 1]) == "ADDRESS"
+            doubtful = [
+                join
+                for join in joins
+                if masked(closed.places[join - 1]) == "ADDRESS"
                 and not _REST.match(closed.text, join)
                 and not _HYPHEN.match(closed.text, join - 1)
-                for join in joins
-            )
+            ]
+            return not doubtful or _runs_through(closed.text, start, end, doubtful)
         case _ if entity in _EXACT:
             return True
         case _ if entity not in _OF_DIGITS:
@@ -112,6 +117,17 @@ def _counts(text: str, closed: Closed, hit: Span, joins: Sequence[int], masked: 
 def _marker(text: str, place: int) -> bool:
     """Whether a number of a list begins at `place`."""
     return _MARKER.match(text, place, place + 4) is not None
+
+
+def _runs_through(text: str, start: int, end: int, joins: Sequence[int]) -> bool:
+    """Whether addresses known by their own form, not by a label before them, stand on both sides of each join.
+
+    Between two digits their form says nothing: 12 and 3 make 123 as well.
+    """
+    if any(text[join - 1].isdigit() and text[join].isdigit() for join in joins):
+        return False
+    formed = list(addresses(text[start:end]))
+    return all(any(first < join - start < last for first, last, _ in formed) for join in joins)
 
 
 def _open(text: str, start: int, join: int, end: int) -> bool:

@@ -45,6 +45,11 @@ _HANGUL_GOES_ON = re.compile(
     rf"[가-힣][-./_· ]?\d|[가-힣0-9]{{0,12}}[{''.join(sorted(_OF_PLACES))}](?:[ \d\-/_·.,]|\Z)"
     r"|[가-힣A-Za-z]{1,8}[- ]?\d{1,4}[동호층]"
 )
+# The rest of the name of a road or a neighbourhood, with the number behind it: 도움|3로 85, 역삼|1동 12.
+_NUMBERED_NAME = re.compile(r"\d{1,3}(?:[로동리가]|번?[가-하]?길)[\s\-_/·.,]{0,4}(?:지하[ ]?|산[ ]?)?\d")
+_HOUSE_NUMBER = re.compile(r"[로길동리가][ ]?\d")
+_UNIT = re.compile(r"(?:번?지|호|층)(?:(?![가-힣])|입|인|이|예|에|로|으로)")
+_PROVINCE = re.compile("서울|부산|대구|인천|광주|대전|울산|세종|경기|강원|[충전경][북남]|제주")
 _TELLS = re.compile(r"[0-9@]")
 _APART = "\n\n\n"
 
@@ -115,7 +120,7 @@ def _cuts(text: str) -> Iterator[tuple[int, int]]:
         if not (_CALM_BEFORE.search(text, max(0, start - 2), start) and _CALM_BEHIND.match(text, end)):
             continue
         near = _TELLS.search(text, max(0, start - _NEAR), start) or _TELLS.search(text, end, end + _NEAR)
-        if near and not _BEGINS.match(text, end) and _goes_on(text, start, end):
+        if near and _goes_on(text, start, end):
             yield start, end
     for hit in _SPELLED.finditer(text):
         if _TELLS.search(text, *hit.span()):
@@ -125,11 +130,21 @@ def _cuts(text: str) -> Iterator[tuple[int, int]]:
 def _goes_on(text: str, start: int, end: int) -> bool:
     """Whether a value could go on behind a cut. Beside Hangul that is a plate or an address."""
     left, right = text[start - 1], text[end]
+    if (left.isdigit() or left == "번") and _UNIT.match(text, end):
+        return True
+    begins = _BEGINS.match(text, end)
+    # What holds the number of a house is the end of an address, and no label.
+    if begins and not _HOUSE_NUMBER.search(begins.group()):
+        return False
     if "가" <= right <= "힣":
+        if _PROVINCE.match(left + right) and text[end + 1 : end + 2].isspace():
+            return True
         return _BEFORE_HANGUL.match(left) is not None and _HANGUL_GOES_ON.match(text, end) is not None
     if "가" <= left <= "힣":
         return _BEHIND_HANGUL.match(right) is not None and (
-            left in _OF_PLACES or _PLATE_BEGINS.search(text, max(0, start - 4), start) is not None
+            left in _OF_PLACES
+            or _NUMBERED_NAME.match(text, end) is not None
+            or _PLATE_BEGINS.search(text, max(0, start - 4), start) is not None
         )
     return True
 

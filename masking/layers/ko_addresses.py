@@ -22,13 +22,19 @@ _FLAT = r"[ \t]?(?:동|호|층)"
 _DISTRICT = r"[가-힣]{1,5}(?:시|군|구)"
 _TOWN = r"[가-힣0-9]{1,8}(?:읍|면|동|가|리)"
 _ROAD = r"[가-힣][가-힣0-9·.]{0,14}?(?:대로|로|길)(?:[- ·_/.]?\d{1,4}(?:번|가|나|다)?[가-힣]?길)?"
+# Few begin with a number: 1순환로, 4.19로. As those of 2위로 3 would, they need a place before them.
+_NUMBER_ROAD = (
+    r"(?<=[가-힣][시군구읍면동]\s)\d{1,2}(?:[.·]\d{1,2})?(?:순환|공단|산단)?(?:대로|로|길)"
+    r"(?:[- ·_/.]?\d{1,4}(?:번|가|나|다)?[가-힣]?길)?"
+)
 # Not an amount: 앞으로 3가지, 대로 5번.
 _COUNTED = (
     r"(?:년|월|일|원|명|개|%|시간|분|호선|km|m|가지|번(?![지길])|회|배|차례|위|등|점|살|세|장|권|편|쪽|주|달|박|인(?!데|지|가|입)|팀|곳"
     r"|만(?=[ ]?(?:[원명개대건평톤\d]|달러))|천|억)"
 )
 _NUMBER = (
-    rf"(?:지하[ ]?)?(?:산[ ]?)?\d{{1,5}}(?:[-_/·]\d{{1,5}}(?!\d|{_FLAT}))?(?:번지)?"
+    # The first is the third part of a street, as in 종로3가 12.
+    rf"(?:\d{{1,2}}가{_GAP}?(?=\d))?(?:지하[ ]?)?(?:산[ ]?)?\d{{1,5}}(?:[-_/·]\d{{1,5}}(?!\d|{_FLAT}))?(?:번지)?"
     rf"(?!\d|[-.]\d(?!\d{{0,4}}{_FLAT})|{_COUNTED})"
 )
 # Run together there is nothing between the number and the one behind it either.
@@ -53,7 +59,7 @@ _HOUSE = re.compile(
 )
 _ADDRESS = re.compile(
     rf"(?<![가-힣])(?:{_PROVINCE}{_LINK}?)?(?:{_DISTRICT}{_LINK}?){{0,2}}(?:{_TOWN}{_LINK}){{0,2}}"
-    rf"(?:(?P<road>{_ROAD}){_LINK}?{_NUMBER}|{_TOWN}{_LINK}{_NUMBER}|{_TOWN}[ ]?{_NUMBER})"
+    rf"(?:(?P<road>{_ROAD}|{_NUMBER_ROAD}){_LINK}?{_NUMBER}|{_TOWN}{_LINK}{_NUMBER}|{_TOWN}[ ]?{_NUMBER})"
 )
 _TOGETHER = re.compile(
     rf"(?<![가-힣]){_PROVINCE}(?:[가-힣]{{1,5}}(?:시|군|구)){{0,3}}[가-힣0-9·]{{1,14}}?(?:로|길|읍|면|동(?:\d{{1,2}}가)?|리|가)"
@@ -72,13 +78,13 @@ _LABEL = re.compile(
     r"|\n)[ \t]{0,3}\"?(?P<value>[가-힣A-Za-z0-9][^\n\t|;\"]{3,99})",
     re.IGNORECASE,
 )
-_FIELD_ENDS = re.compile(
-    r"[ ]{2,}|[ ]?/[ ]|,?[ ](?:연락처|전화|휴대|핸드폰|성명|이름|담당|우편|이메일|메일|계좌|생년|주민|tel"
+# Behind a whole address: the label of another field, a verb, a particle.
+BEHIND = (
+    r"(?i:,?[ ](?:연락처|전화|휴대|핸드폰|성명|이름|담당|우편|이메일|메일|계좌|생년|주민|tel"
     r"|fax|phone|e-?mail)"
-    r"|(?:입니다|이에요|예요|이고|이며|인데|이라|으로|에서|까지|에 (?=[가-힣])|로 (?=[가-힣])|에요|임[.,])"
-    r"|\.(?:[ ]|$)|, ?(?=[가-힣]{2,6}[ ]?:)",
-    re.IGNORECASE,
+    r"|(?:[ ]?입니다|이에요|예요|이고|이며|인데|이라|으로|에서|까지|에 (?=[가-힣])|로 (?=[가-힣])|에요|임[.,]))"
 )
+_FIELD_ENDS = re.compile(rf"[ ]{{2,}}|[ ]?/[ ]|{BEHIND}|\.(?:[ ]|$)|, ?(?=[가-힣]{{2,6}}[ ]?:)")
 _PART_OF_ADDRESS = re.compile(rf"{_PROVINCE}|{_DISTRICT}[ ]|(?:읍|면|동|리|로|길|가)[ ]?\d")
 _FAR = 160
 

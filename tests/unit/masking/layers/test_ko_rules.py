@@ -70,6 +70,10 @@ def found(text: str) -> list[tuple[str, str]]:
             "사고장소: 대전광역시 동구 대전로 825 앞 도로\n",
             [("대전광역시 동구 대전로 825 앞 도로", "ADDRESS")],
         ),
+        ("집은 서울 종로구 종로3가 12입니다", [("서울 종로구 종로3가 12", "ADDRESS")]),
+        ("집은 을지로 2가 5-1입니다", [("을지로 2가 5-1", "ADDRESS")]),
+        ("집은 청주시 흥덕구 1순환로 1137입니다", [("청주시 흥덕구 1순환로 1137", "ADDRESS")]),
+        ("집은 파주시 문산읍 3.1로 12입니다", [("파주시 문산읍 3.1로 12", "ADDRESS")]),
     ],
 )
 def test_finds_the_whole_value_and_no_more(text: str, expected: list[tuple[str, str]]) -> None:
@@ -81,6 +85,7 @@ def test_finds_the_whole_value_and_no_more(text: str, expected: list[tuple[str, 
     [
         "앞으로 3가지 방법으로 5번 더 해 보자",
         "앞으로 3 정도가 남았고 바로 12 다음이 서로 5",
+        "이 도시 3위로 3계단 오르고 12로 25를 나눈다",
         "제품 이름: 무선 이어폰",
         '{"name": "get_weather", "file_name": "Report"}',
         '{"name": "search"}',
