@@ -1,4 +1,6 @@
-"""What the gateway costs, in one run: the proxied path beside two others, the local path beside its bare engine.
+"""What the gateway costs, in one run: each of its three paths beside references that do less.
+
+A tier elsewhere beside uvicorn alone, the way out beside a plain proxy, the local path beside its bare engine.
 
 CPU time and its ratios are what counts; requests a second depend on what else the machine does. Everything runs over
 loopback, bounded in time. See docs/performance.md.
@@ -16,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench.lib import local, machine, proxied
+from bench.lib import elsewhere, local, machine, proxied
 from bench.lib.processes import forget_settings
 
 
@@ -30,6 +32,9 @@ def main() -> None:
     local_cells: local.Cells = {}
     with tempfile.TemporaryDirectory(prefix="weighbridge-bench-") as name:
         folder = Path(name)
+        elsewhere_cells = elsewhere.run(folder, seconds=args.seconds, rounds=args.rounds)
+        print(f"\n{elsewhere.report(elsewhere_cells)}", flush=True)
+        loads.append(machine.load_average())
         proxied_cells = proxied.run(folder, seconds=args.seconds, rounds=args.rounds)
         print(f"\n{proxied.report(proxied_cells)}", flush=True)
         loads.append(machine.load_average())
@@ -50,7 +55,11 @@ def main() -> None:
     if args.json is not None:
         cells = [
             {"path": path, "cell": list(key), "rounds": [asdict(one) for one in cell.rounds]}
-            for path, measured in (("proxied", proxied_cells), ("local", local_cells))
+            for path, measured in (
+                ("proxied", elsewhere_cells),
+                ("commercial", proxied_cells),
+                ("local", local_cells),
+            )
             for key, cell in measured.items()
         ]
         document = {"machine": facts, "load_average": loads, "cells": cells}

@@ -9,13 +9,15 @@ from typing import Any
 import msgspec
 
 from weighbridge.commercial.errors import UpstreamFailed
+from weighbridge.commercial.refusal_codes import known_word
 from weighbridge.config.usage import TokenMeter
 
 DONE = b"[DONE]"
 _LONGEST_WAIT_S = 3600.0
-# A word from a program, not a sentence and not a number: nothing of the request can hide in it.
-_PLAIN_CODE = re.compile(r"[a-z][a-z_]{1,62}[a-z]")
 
+
+# What servers send as an event that is none, to keep a connection open. It has no room for content.
+_WORD = re.compile(rb"[A-Za-z _.:-]{0,64}")
 
 _MOST_TOKENS = 1 << 40
 """A larger count is nonsense, not usage."""
@@ -50,6 +52,7 @@ class _Document(msgspec.Struct):
 
 class _Problem(msgspec.Struct):
     code: Any = None
+    type: Any = None
 
 
 class _Refusal(msgspec.Struct):
@@ -62,13 +65,12 @@ _refusals = msgspec.json.Decoder(_Refusal)
 
 
 def error_code(body: bytes | None) -> str | None:
-    """The `error.code` of an error document, if it is a plain word."""
+    """The `error.code` of an error document or else its `error.type`: the first that is a word we know."""
     try:
         refusal = _refusals.decode(body or b"")
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return None
-    code = None if refusal.error is None else refusal.error.code
-    return code if isinstance(code, str) and _PLAIN_CODE.fullmatch(code) else None
+    return None if refusal.error is None else known_word(refusal.error.code, refusal.error.type)
 
 
 def retry_after(value: str, now_s: float) -> float | None:
@@ -107,7 +109,7 @@ def read_document(body: bytes | None, meter: TokenMeter) -> bytes:
 
 
 class StreamReading:
-    """Follows a stream of chunks: counts, and knows whether the answer is whole.
+    """Follows a stream of chunks: counts, and knows whether the answer has begun and whether it is whole.
 
     Until usage comes, each event with content counts as one token and the meter is not exact.
 
@@ -121,19 +123,34 @@ class StreamReading:
         self._meter = meter
         self._seen: set[int] = set()
         self._finished: set[int] = set()
+        self._half = b""
+        self.begun = False
+        """Whether content has come."""
+        self.counted = False
+        """Whether the chunk of the provider's own count has come, which is the last one."""
 
-    def take(self, event: bytes) -> None:
+    def take(self, event: bytes) -> bytes | None:
         """Read one event.
+
+        What is no chunk is mended where nothing of the answer can be lost by it: a chunk that came in two events is
+        put together, and a bare word is passed over.
+
+        Returns:
+            The chunk; None where this event is none, or is the first half of one.
 
         Raises:
             UpstreamFailed: malformed, or status for an error event.
         """
+        whole = self._half + event
         try:
-            chunk = _chunks.decode(event)
-        except (msgspec.MsgspecError, RecursionError):
-            chunk = None
-        if chunk is None:
-            raise UpstreamFailed("malformed")
+            chunk = _chunks.decode(whole)
+        except RecursionError:
+            raise UpstreamFailed("malformed") from None
+        except msgspec.MsgspecError as exc:
+            if self._half or not self._passes(event, str(exc)):
+                raise UpstreamFailed("malformed") from None
+            return None
+        self._half = b""
         if chunk.error is not None:
             raise UpstreamFailed("status")
         if chunk.choices is msgspec.UNSET and chunk.usage is None:
@@ -142,21 +159,33 @@ class StreamReading:
         choices = chunk.choices or []
         self._seen.update(choice.index or 0 for choice in choices)
         self._finished.update(choice.index or 0 for choice in choices if choice.finish_reason is not None)
+        has_content = any(map(_has_content, choices))
+        self.begun = self.begun or has_content or bool(self._finished)
         if isinstance(chunk.usage, dict) and chunk.usage:
             _count(chunk.usage, self._meter)
-        elif any(map(_has_content, choices)):
+            self.counted = self.counted or (not choices and self.finished)
+        elif has_content:
             self._meter.completion += 1
             self._meter.exact = False
+        # Data that came in several lines: outside of strings, where JSON allows none, a line end is a blank.
+        return whole.replace(b"\n", b" ") if b"\n" in whole else whole
+
+    def _passes(self, event: bytes, why: str) -> bool:
+        """Whether an event that is no JSON does no harm. Its first half is kept for the next one."""
+        if "truncated" in why and event.lstrip().startswith(b"{"):
+            self._half = event
+            return True
+        return _WORD.fullmatch(event) is not None
 
     @property
     def whole(self) -> bool:
         """Whether every choice that came has ended; with `[DONE]` that is a whole answer."""
-        return bool(self._seen) and self._seen == self._finished
+        return not self._half and bool(self._seen) and self._seen == self._finished
 
     @property
     def finished(self) -> bool:
         """Whether every choice that was asked for has ended; that is a whole answer without `[DONE]` too."""
-        return len(self._finished) >= self._choices
+        return not self._half and len(self._finished) >= self._choices
 
 
 def _has_content(choice: _Choice) -> bool:

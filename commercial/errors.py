@@ -6,17 +6,18 @@ from typing import Literal
 
 from weighbridge.config.errors import ApiError
 
-FailureKind = Literal["connect", "status", "reset", "stall", "cut", "malformed", "timeout"]
+FailureKind = Literal["connect", "status", "reset", "stall", "cut", "malformed", "timeout", "resting"]
 """How an outward request failed.
 
 - connect: no connection (name, TCP, TLS, or its time limit).
 - status: an HTTP status that says nothing against the request, such as 500 or 429, or an error document or event
   under status 200.
 - reset: the connection was lost before an answer began.
-- stall: nothing came for longer than the first-byte or the idle limit.
+- stall: no head, no first content or no further event within the limit for it.
 - cut: the answer broke off.
 - malformed: what came is not what the protocol says.
 - timeout: the exchange took longer than the total limit or the request's deadline.
+- resting: the endpoint was not asked, because it failed too often or said when to come again.
 """
 
 
@@ -65,7 +66,7 @@ class UpstreamRefused(ApiError):
 
     Args:
         status: the provider's HTTP status.
-        code: the provider's error code, where it is a plain word.
+        code: the provider's error code, where it is one we know.
     """
 
     def __init__(self, status: int, code: str | None = None) -> None:

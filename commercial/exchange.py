@@ -1,4 +1,4 @@
-"""One HTTP exchange with the commercial API, under four limits: connect, first byte, idle, total.
+"""One HTTP exchange with a commercial API, each of its waits under a limit of its own.
 
 The only module of the product that opens a connection towards a commercial API.
 """
@@ -14,7 +14,6 @@ import aiohttp
 
 from weighbridge.commercial.errors import EgressClosed, FailureKind, UpstreamFailed
 from weighbridge.config.deadline import Deadline
-from weighbridge.config.settings import CommercialSettings
 
 _KEEP_ALIVE_S = 15.0
 _DRAIN_S = 0.05
@@ -67,7 +66,8 @@ class Exchange:
 
     Args:
         session: from `open_session`.
-        settings: the limits.
+        connect_s: seconds to connect.
+        head_s: seconds from the sent request to the answer's head.
         deadline: the end of everything, the total limit included.
         switched_off: whether nothing may leave at this moment; asked on the open connection, before the first byte.
     """
@@ -75,16 +75,20 @@ class Exchange:
     def __init__(
         self,
         session: aiohttp.ClientSession,
-        settings: CommercialSettings,
+        *,
+        connect_s: float,
+        head_s: float,
         deadline: Deadline,
         switched_off: Callable[[], bool],
     ) -> None:
         self._session = session
-        self._settings = settings
+        self._connect_s = connect_s
+        self._head_s = head_s
         self._deadline = deadline
         self._switched_off = switched_off
         self._limit: asyncio.Timeout | None = None
-        self._first_byte_by: float | None = None
+        self.sent_at = 0.0
+        """When the request had been sent, by the event loop's clock; 0 before."""
         self._response: aiohttp.ClientResponse | None = None
 
     async def send(self, url: str, headers: Mapping[str, str], body: bytes) -> None:
@@ -103,7 +107,7 @@ class Exchange:
                     data=held,
                     headers=headers,
                     allow_redirects=False,
-                    timeout=aiohttp.ClientTimeout(connect=self._settings.connect_timeout_s),
+                    timeout=aiohttp.ClientTimeout(connect=self._connect_s),
                     trace_request_ctx=self,
                 )
             return
@@ -127,12 +131,11 @@ class Exchange:
         raise UpstreamFailed(failed)
 
     def connected(self) -> None:
-        """The request's head has been sent: from here the first-byte limit counts."""
+        """The request's head has been sent: from here the wait for the answer's head counts."""
         if self._limit is None:
             return
-        now = asyncio.get_running_loop().time()
-        self._first_byte_by = now + self._settings.first_byte_timeout_s
-        self._limit.reschedule(min(self._first_byte_by, now + self._deadline.remaining()))
+        now = self.sent_at = asyncio.get_running_loop().time()
+        self._limit.reschedule(now + min(self._head_s, self._deadline.remaining()))
 
     @property
     def status(self) -> int:
@@ -142,21 +145,19 @@ class Exchange:
         """The value of an answer's header, empty when it has none."""
         return str(self._answer.headers.get(name, ""))
 
-    async def piece(self) -> bytes:
+    async def piece(self, within_s: float) -> bytes:
         """The next bytes of the body; empty at its end.
+
+        Args:
+            within_s: how long to wait for them, in seconds.
 
         Raises:
             UpstreamFailed: cut, stall, malformed or timeout.
         """
-        wait = self._settings.idle_timeout_s
-        if self._first_byte_by is not None:
-            wait = max(0.0, self._first_byte_by - asyncio.get_running_loop().time())
         failed: FailureKind
         try:
-            async with asyncio.timeout(min(wait, self._deadline.remaining())):
-                piece = await self._answer.content.readany()
-            self._first_byte_by = None
-            return piece
+            async with asyncio.timeout(min(within_s, self._deadline.remaining())):
+                return await self._answer.content.readany()
         except TimeoutError:
             failed = self._late()
         except aiohttp.ClientResponseError:
@@ -165,11 +166,11 @@ class Exchange:
             failed = "cut"
         raise UpstreamFailed(failed)
 
-    async def read(self, bound: int) -> bytes | None:
+    async def read(self, bound: int, gap_s: float) -> bytes | None:
         """The whole body; None when it is longer than `bound` bytes. Raises UpstreamFailed as `piece`."""
         pieces: list[bytes] = []
         size = 0
-        while piece := await self.piece():
+        while piece := await self.piece(gap_s):
             size += len(piece)
             if size > bound:
                 return None
@@ -181,7 +182,7 @@ class Exchange:
         serve again. Never raises."""
         with contextlib.suppress(UpstreamFailed, TimeoutError):
             async with asyncio.timeout(_DRAIN_S):
-                while await self.piece():
+                while await self.piece(_DRAIN_S):
                     pass
 
     def close(self) -> None:

@@ -103,12 +103,21 @@ def _path(model: type[BaseModel], name: str) -> tuple[str, ...] | None:
     return path
 
 
+def reachable(model: type[BaseModel], path: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """The settings with variables of their own that a leaf's path stands for. Where any key may stand, no variable can
+    name one: the whole mapping has a variable."""
+    if "*" not in path:
+        return [path]
+    at = path.index("*")
+    keys = names_at(model, path[:at])
+    return [(*path[:at], key, *path[at + 1 :]) for key in keys] or [path[:at]]
+
+
 def _guess(model: type[BaseModel], name: str) -> str:
     known = []
     for leaf in leaves(model):
         if "[]" not in leaf.path:
-            keys = names_at(model, leaf.path[:1]) if "*" in leaf.path else ("",)
-            known += [variable(tuple(key if step == "*" else step for step in leaf.path)) for key in keys]
+            known += [variable(path) for path in reachable(model, leaf.path)]
     stems = [word.removeprefix(PREFIX) for word in known]
     close = difflib.get_close_matches(name.upper().removeprefix(PREFIX), stems, n=1, cutoff=0.7)
     return f"; did you mean {PREFIX}{close[0]}?" if close else ""

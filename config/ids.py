@@ -8,6 +8,9 @@ from collections.abc import Callable
 
 from weighbridge.config.clock import Clock, SystemClock
 
+_NOISE_BYTES = 512
+"""Random bytes taken from the system at a time: 64 ids."""
+
 
 class IdFactory:
     """Makes UUIDv7 texts (RFC 9562) that never repeat and never go back within one process.
@@ -21,13 +24,21 @@ class IdFactory:
         self._random = random_bytes
         self._lock = threading.Lock()
         self._last = 0
+        self._noise = b""
+        self._used = 0
 
     def new(self) -> str:
         with self._lock:
             stamp = (self._clock.wall_ns() // 1_000_000) << 12
             self._last = max(stamp, self._last + 1)
             ms, count = self._last >> 12, self._last & 0xFFF
-        low = int.from_bytes(self._random(8), "big") & ((1 << 62) - 1)
+            at = self._used
+            if at == len(self._noise):
+                # Asking the system costs more than all the rest.
+                self._noise, at = self._random(_NOISE_BYTES), 0
+            self._used = at + 8
+            noise = self._noise[at : at + 8]
+        low = int.from_bytes(noise, "big") & ((1 << 62) - 1)
         value = (ms & ((1 << 48) - 1)) << 80 | 0x7 << 76 | count << 64 | 0b10 << 62 | low
         text = f"{value:032x}"
         return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from weighbridge.config.legal import (
     NAME_LEGAL,
@@ -15,11 +14,9 @@ from weighbridge.config.legal import (
     Count,
     ExistingFile,
     Real,
-    Secret,
-    endpoint,
 )
 from weighbridge.config.problems import wrong
-from weighbridge.config.section import Section, fill_secret
+from weighbridge.config.section import Section
 from weighbridge.config.shipped import shipped
 
 SHA256_LEGAL = "the SHA-256 of the key as 64 hexadecimal digits"
@@ -37,6 +34,31 @@ class ServerSettings(Section):
     port: Count = shipped("server.port", "TCP port; 0 takes any free one.", ge=0, le=65535)
     max_body_bytes: Count = shipped(
         "server.max_body_bytes", "Largest request body, in bytes; a larger one gets 413.", ge=1024, le=1 << 30
+    )
+    max_bodies_bytes: Count = shipped(
+        "server.max_bodies_bytes",
+        "Bytes of request bodies held at once, those up to 64 KiB not counted; one more gets 503. Never below "
+        "`max_body_bytes`.",
+        ge=1024,
+        le=1 << 40,
+    )
+    max_concurrent_requests: Count = shipped(
+        "server.max_concurrent_requests",
+        "Completion requests under way at once, queueing included; one more gets 503.",
+        ge=1,
+        le=1_000_000,
+    )
+    max_concurrent_per_key: Count = shipped(
+        "server.max_concurrent_per_key",
+        "The same for one API key; one more gets 429.",
+        ge=1,
+        le=1_000_000,
+    )
+    max_connections: Count = shipped(
+        "server.max_connections",
+        "Connections at once; one more gets 503 and is closed. Fewer where the system allows fewer open files.",
+        ge=1,
+        le=1_000_000,
     )
     drain_timeout_s: Real = shipped(
         "server.drain_timeout_s",
@@ -196,57 +218,6 @@ class PoolSettings(Section):
             raise wrong(
                 "restart_backoff_max_s", f"must not be below restart_backoff_s ({self.restart_backoff_s:g})"
             )
-        return self
-
-
-class CommercialSettings(Section):
-    """The commercial API, one of the two switches of egress."""
-
-    base_url: Annotated[str, AfterValidator(endpoint)] | None = shipped(
-        "commercial.base_url",
-        "Base URL of an OpenAI-compatible API, such as `https://api.example.com/v1`. Null: none, so nothing leaves.",
-        legal="an http(s) URL",
-    )
-    model: str = shipped(
-        "commercial.model",
-        "Model name sent to that API; needed with `base_url`.",
-        legal="text of at most 256 printable ASCII characters without spaces",
-        pattern=r"^[\x21-\x7e]{0,256}$",
-    )
-    api_key: Secret | None = Field(
-        default=None, description="Key of that API. Environment only; in files use `api_key_file`."
-    )
-    api_key_file: Path | None = shipped("commercial.api_key_file", "File that holds the key of that API.")
-    connect_timeout_s: Real = shipped(
-        "commercial.connect_timeout_s", "Seconds to connect, TLS included.", gt=0, le=300
-    )
-    first_byte_timeout_s: Real = shipped(
-        "commercial.first_byte_timeout_s",
-        "Seconds from the sent request to the first byte of the answer.",
-        gt=0,
-        le=3600,
-    )
-    idle_timeout_s: Real = shipped(
-        "commercial.idle_timeout_s", "Seconds between two pieces of an answer.", gt=0, le=3600
-    )
-    total_timeout_s: Real = shipped(
-        "commercial.total_timeout_s", "Seconds the whole exchange may take.", gt=0, le=86400
-    )
-    max_context_tokens: Count | None = shipped(
-        "commercial.max_context_tokens",
-        "Context window of that model in tokens. Null: not known, not checked.",
-        ge=1,
-    )
-    kill_switch_file: AnyPath | None = shipped(
-        "commercial.kill_switch_file",
-        "While there is a file at this path nothing leaves; looked at before every egress. Its folder must be there.",
-    )
-
-    @model_validator(mode="after")
-    def _complete(self) -> CommercialSettings:
-        if self.base_url is not None and not self.model:
-            raise wrong("model", "is needed with commercial.base_url: the model name sent to that API")
-        fill_secret(self, "api_key", "api_key_file")
         return self
 
 

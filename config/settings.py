@@ -14,7 +14,8 @@ from pydantic import BaseModel, BeforeValidator, Field, SecretStr, ValidationErr
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from weighbridge.config.envsource import CONFIG_VARIABLE, EnvTree, read_env, variable
+from weighbridge.config.commercial_section import MAIN, CommercialSettings, Endpoint
+from weighbridge.config.envsource import CONFIG_VARIABLE, EnvTree, reachable, read_env, variable
 from weighbridge.config.legal import AnyPath, is_loopback
 from weighbridge.config.masking_section import MaskingSettings
 from weighbridge.config.problems import ConfigProblems, Problem, dotted, explain, wrong
@@ -23,7 +24,6 @@ from weighbridge.config.sections import (
     AdminKey,
     ApiKey,
     AuthSettings,
-    CommercialSettings,
     PolicySettings,
     PoolSettings,
     ServerSettings,
@@ -34,10 +34,12 @@ from weighbridge.config.tier_section import TierSettings, without_absent
 from weighbridge.config.yamlsource import YamlFile, read_yaml
 
 __all__ = [
+    "MAIN",
     "AdminKey",
     "ApiKey",
     "AuthSettings",
     "CommercialSettings",
+    "Endpoint",
     "MaskingSettings",
     "PolicySettings",
     "PoolSettings",
@@ -121,6 +123,11 @@ class Settings(BaseSettings):
                 f"must be above server.slow_reader_timeout_s ({self.server.slow_reader_timeout_s:g})",
             )
         return self
+
+    @property
+    def adapters(self) -> tuple[str, ...]:
+        """The names of all tiers' LoRA adapters."""
+        return tuple(name for tier in self.tiers.values() for name in tier.lora_adapters)
 
     def _check_adapters(self) -> None:
         taken: dict[str, str] = dict.fromkeys(MODEL_NAMES, "is a road's name already")
@@ -240,7 +247,9 @@ def _secrets_in(file: YamlFile) -> list[Problem]:
         if leaf.slot.type is not SecretStr:
             continue
         for path in _written(file.data, leaf.path):
-            message = f"a secret must not stand in this file: use {variable(path)} or {dotted(path)}_file"
+            named = [variable(own) for own in reachable(Settings, leaf.path)]
+            own = variable(path) if variable(path) in named else named[0]
+            message = f"a secret must not stand in this file: use {own} or {dotted(path)}_file"
             problems.append(file.problem(path, message))
     return problems
 

@@ -9,6 +9,12 @@ import re
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _BOM = b"\xef\xbb\xbf"
+_PLAIN = b"data: "
+_BLANK = b"\n\n"
+
+
+def _is_plain(block: bytes) -> bool:
+    return block.startswith(_PLAIN) and b"\n" not in block
 
 
 class EventTooLarge(Exception):
@@ -36,6 +42,12 @@ class SseParser:
         Raises:
             EventTooLarge: an event is over the bound; the parser is of no further use.
         """
+        if piece.startswith(_PLAIN) and piece.endswith(_BLANK) and self._at_start() and b"\r" not in piece:
+            # Whole events and nothing else, as servers mostly write them: no need to look at every line.
+            blocks = piece[:-2].split(_BLANK)
+            if max(map(len, blocks)) <= self._bound and all(map(_is_plain, blocks)):
+                self._first_line = False
+                return [block[6:] for block in blocks]
         if self._after_cr and piece:
             # The CR at the end of the last piece ended a line; a LF here belongs to it.
             piece = piece.removeprefix(b"\n")
@@ -49,6 +61,9 @@ class SseParser:
         self._after_cr = piece.endswith(b"\r") or (self._after_cr and not piece)
         self._take(piece[done:])
         return events
+
+    def _at_start(self) -> bool:
+        return not (self._line or self._data or self._size or self._after_cr)
 
     def _take(self, part: bytes) -> None:
         """Part of a line. Parts are joined once, at its end, so that tiny pieces cost no more than large ones."""

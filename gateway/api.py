@@ -14,7 +14,7 @@ from weighbridge.gateway.auth import Authenticator
 from weighbridge.gateway.errors import error_answer, internal_error, method_not_allowed, unknown_path
 from weighbridge.gateway.health import readiness
 from weighbridge.gateway.models import list_models, model_names
-from weighbridge.gateway.openapi import with_chat_route
+from weighbridge.gateway.openapi import with_completions
 from weighbridge.gateway.parts import Parts
 from weighbridge.gateway.web import credentials, json_response
 
@@ -39,7 +39,7 @@ def make_api(
     _add_health(api, parts)
     _add_metrics(api, parts, auth)
     add_admin(api, parts, auth)
-    with_chat_route(api, model_names(parts))
+    with_completions(api, model_names(parts))
     return api
 
 
@@ -49,7 +49,8 @@ def _add_models(api: FastAPI, parts: Parts, auth: Authenticator) -> None:
         auth.api(*credentials(request))
         return json_response({"object": "list", "data": list_models(parts)})
 
-    @api.get("/v1/models/{name}", tags=["models"], summary="One model")
+    # An alias or an adapter may have slashes in its name.
+    @api.get("/v1/models/{name:path}", tags=["models"], summary="One model")
     async def model(name: str, request: Request) -> Response:
         auth.api(*credentials(request))
         for known in list_models(parts):
@@ -79,8 +80,6 @@ def _add_health(api: FastAPI, parts: Parts) -> None:
     for route in (live, ready):
         name = route.__name__
         api.get(f"/health/{name}", tags=["health"], summary=summaries[name])(route)
-        # Some load balancers ask with HEAD.
-        api.head(f"/health/{name}", include_in_schema=False)(route)
 
 
 def _add_metrics(api: FastAPI, parts: Parts, auth: Authenticator) -> None:
@@ -106,7 +105,7 @@ def _answer_errors_as_openai_does(api: FastAPI, new_id: Callable[[], str]) -> No
         assert isinstance(exc, HTTPException)
         if exc.status_code == 405:
             response = answer(method_not_allowed())
-            response.headers.update(exc.headers or {})
+            response.headers["allow"] = _with_head((exc.headers or {}).get("Allow", ""))
             return response
         return answer(unknown_path())
 
@@ -120,3 +119,9 @@ def _answer_errors_as_openai_does(api: FastAPI, new_id: Callable[[], str]) -> No
     }
     for kind, handler in handlers.items():
         api.add_exception_handler(kind, handler)
+
+
+def _with_head(allow: str) -> str:
+    """The methods of an `Allow` header; the front answers HEAD wherever GET is answered."""
+    methods = [method.strip() for method in allow.split(",")]
+    return ", ".join([*methods, "HEAD"] if "GET" in methods and "HEAD" not in methods else methods)

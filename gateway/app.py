@@ -9,8 +9,10 @@ from starlette.types import ASGIApp
 
 from weighbridge.gateway.api import make_api
 from weighbridge.gateway.auth import Authenticator
-from weighbridge.gateway.chat import ChatRoute
-from weighbridge.gateway.front import Front
+from weighbridge.gateway.chat import ChatRoute, Form
+from weighbridge.gateway.completions import TextCompletions
+from weighbridge.gateway.concurrency import Concurrency
+from weighbridge.gateway.front import CHAT_PATH, COMPLETIONS_PATH, Front
 from weighbridge.gateway.lifespan import running
 from weighbridge.gateway.models import model_names
 from weighbridge.gateway.parts import EngineFactory, Parts, build_parts
@@ -26,19 +28,31 @@ def create_app(parts: Parts, *, on_first_ready: Callable[[], None] = lambda: Non
     """
     server = parts.settings.server
     auth = Authenticator(parts.settings.auth)
-    chat = ChatRoute(
-        auth=auth,
-        dispatch=parts.dispatch,
-        clock=parts.clock,
-        new_id=parts.ids.new,
-        underway=parts.underway,
-        models=model_names(parts),
-        max_body_bytes=server.max_body_bytes,
-        slow_reader_timeout_s=server.slow_reader_timeout_s,
-        slow_readers=parts.metrics.slow_reader_aborts_total,
+    concurrency = Concurrency(
+        most=server.max_concurrent_requests,
+        most_per_key=server.max_concurrent_per_key,
+        most_body_bytes=max(server.max_bodies_bytes, server.max_body_bytes),
+        refused=parts.metrics.refused_busy,
     )
+
+    def route(form: Form | None = None) -> ChatRoute:
+        return ChatRoute(
+            auth=auth,
+            dispatch=parts.dispatch,
+            clock=parts.clock,
+            new_id=parts.ids.new,
+            underway=parts.underway,
+            models=model_names(parts),
+            concurrency=concurrency,
+            max_body_bytes=server.max_body_bytes,
+            slow_reader_timeout_s=server.slow_reader_timeout_s,
+            slow_readers=parts.metrics.slow_reader_aborts_total,
+            aliases=lambda: parts.policies.current.aliases,
+            form=form,
+        )
 
     def lifespan(_: object) -> AbstractAsyncContextManager[None]:
         return running(parts, on_first_ready)
 
-    return Front(chat, make_api(parts, auth, lifespan), parts.ids.new)
+    posts = {CHAT_PATH: route(), COMPLETIONS_PATH: route(TextCompletions())}
+    return Front(posts, make_api(parts, auth, lifespan), parts.ids.new)

@@ -30,6 +30,7 @@ MAX_NODES = 100_000
 """Values and names in one body, about: commas, colons and opening brackets outside text are counted. Every later
 step walks them one by one, so a few megabytes of `[],[],` would hold up everybody for seconds."""
 
+_MOST_DIGITS = 20
 _POSITION = re.compile(r"\(byte (\d+)\)")
 
 
@@ -45,7 +46,10 @@ def too_large(limit: int) -> ApiError:
 def declared_length(headers: HeaderMap) -> int | None:
     """`Content-Length` in bytes; None when there is none to go by."""
     value = headers.get(b"content-length", b"")
-    return int(value) if value.isdigit() and len(value) <= 18 else None
+    if not value.isdigit():
+        return None
+    # The parser lets zeros stand before a number of at most twenty digits.
+    return int(value) if len(value) <= _MOST_DIGITS else int(value.lstrip(b"0")[:_MOST_DIGITS] or b"0")
 
 
 async def read_body(receive: Receive, headers: HeaderMap, limit: int) -> bytes:

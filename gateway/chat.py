@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from starlette.types import Receive, Scope, Send
 
 from weighbridge.config.clock import Clock
 from weighbridge.config.errors import ApiError, InvalidRequest, ShuttingDown
-from weighbridge.gateway.auth import Authenticator, HeaderMap, header_map
+from weighbridge.gateway.auth import Authenticator, Caller, HeaderMap, header_map
 from weighbridge.gateway.body import declared_length, decode_object, read_body
+from weighbridge.gateway.concurrency import UNREAD, Concurrency
 from weighbridge.gateway.errors import error_answer, internal_error, log_unexpected
+from weighbridge.gateway.leaving import LEAVING, Leaving
 from weighbridge.gateway.sink import AsgiSink, Counter
 from weighbridge.gateway.underway import Underway
-from weighbridge.gateway.wishes import read_wishes
+from weighbridge.gateway.wishes import Wishes, read_wishes
 from weighbridge.router.admitted import Admitted, ClientGone, Header, Sink
 from weighbridge.router.answer import error_body
 
@@ -37,12 +39,35 @@ class Dispatcher(Protocol):
     async def run(self, request: Admitted, sink: Sink) -> None: ...
 
 
+class Form(Protocol):
+    """Another API's form of a chat request: its body, its answer and its errors."""
+
+    def to_chat(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The chat body that stands for the caller's. Raises: InvalidRequest."""
+        ...
+
+    def sink(self, sink: Sink, stream: bool) -> Sink:
+        """Takes the chat answer and writes the caller's."""
+        ...
+
+    def error(self, error: ApiError) -> ApiError:
+        """`error`, naming the caller's fields."""
+        ...
+
+
+def _no_aliases() -> Mapping[str, str]:
+    return {}
+
+
 class ChatRoute:
     """Authenticates, parses and admits one request, then lets the dispatch answer it.
 
     Args:
         new_id: makes request ids.
         models: the names a request may ask for.
+        aliases: other names for them, out of the policy in force.
+        form: what the caller writes and reads, where that is not chat.
+        concurrency: bounds what is under way.
         max_body_bytes, slow_reader_timeout_s: from the `server` settings.
         slow_readers: counts answers given up because nobody read them.
     """
@@ -56,16 +81,22 @@ class ChatRoute:
         new_id: Callable[[], str],
         underway: Underway,
         models: Sequence[str],
+        concurrency: Concurrency,
         max_body_bytes: int,
         slow_reader_timeout_s: float,
         slow_readers: Counter,
+        aliases: Callable[[], Mapping[str, str]] = _no_aliases,
+        form: Form | None = None,
     ) -> None:
         self._auth = auth
+        self._aliases = aliases
+        self._form = form
         self._dispatch = dispatch
         self._clock = clock
         self._new_id = new_id
         self._underway = underway
         self._models = tuple(models)
+        self._concurrency = concurrency
         self._max_body_bytes = max_body_bytes
         self._slow_reader_timeout_s = slow_reader_timeout_s
         self._slow_readers = slow_readers
@@ -101,11 +132,27 @@ class ChatRoute:
         if self._underway.draining:
             raise ShuttingDown()
         caller = self._auth.api(headers, scope.get("client"))
-        wishes = read_wishes(headers)
-        raw = await read_body(receive, headers, self._max_body_bytes)
+        concurrency, held = self._concurrency, 0
+        concurrency.enter(caller.key_id)
+        try:
+            wishes = read_wishes(headers)
+            held = concurrency.hold(declared_length(headers), self._max_body_bytes)
+            raw = await read_body(receive, headers, self._max_body_bytes)
+            if held:
+                held = concurrency.settle(held, len(raw))
+            request = await self._admit(request_id, raw, caller, wishes)
+            del raw
+            leaving = (scope.get("extensions") or {}).get(LEAVING)
+            await self._serve(request, leaving or _Received(receive), sink)
+        finally:
+            concurrency.leave(caller.key_id, held)
+
+    async def _admit(self, request_id: str, raw: bytes, caller: Caller, wishes: Wishes) -> Admitted:
         body = await decode_object(raw)
-        model = check_body(body, self._models)
-        request = Admitted(
+        if self._form is not None:
+            body = self._form.to_chat(body)
+        model = check_body(body, self._models, self._aliases())
+        return Admitted(
             request_id=request_id,
             body=body,
             body_bytes=len(raw),
@@ -120,28 +167,37 @@ class ChatRoute:
             data_class=wishes.data_class,
             conversation=wishes.conversation,
         )
-        await self._serve(request, receive, sink)
 
-    async def _serve(self, request: Admitted, receive: Receive, sink: AsgiSink) -> None:
-        """Run the dispatch beside a watch on the connection, in one task group."""
-        fault: Exception | None = None
+    async def _serve(self, request: Admitted, caller: Leaving | _Received, sink: AsgiSink) -> None:
+        """Run the dispatch in this task; it is cancelled when the caller leaves."""
+        out: Sink = sink if self._form is None else self._form.sink(sink, request.stream)
+        task = asyncio.current_task()
+        assert task is not None
+        cancelled = 0
 
-        async def run() -> None:
-            nonlocal fault
-            try:
-                await self._dispatch.run(request, sink)
-            except Exception as exc:
-                fault = exc
-            finally:
-                watch.cancel()
+        def cancel() -> None:
+            nonlocal cancelled
+            cancelled += 1
+            task.cancel()
 
-        async with asyncio.TaskGroup() as group:
-            # In this order: the dispatch has taken the request over before anything can cancel it.
-            run_task = group.create_task(run())
-            watch = group.create_task(_watch(receive, sink, run_task.cancel))
-            self._underway.enter(request.request_id, run_task.cancel)
-        if fault is not None:
-            raise fault
+        def left() -> None:
+            if not sink.ended:
+                sink.gone = True
+                cancel()
+
+        caller.watch(left)
+        self._underway.enter(request.request_id, cancel)
+        try:
+            # It begins at once: the dispatch has taken the request over before anything can cancel it.
+            await self._dispatch.run(request, out)
+        except asyncio.CancelledError:
+            if not cancelled:
+                raise
+        finally:
+            caller.unwatch()
+            self._underway.enter(request.request_id, sink.abort)
+            for _ in range(cancelled):
+                task.uncancel()
         if not sink.ended:
             await self._finish_cut(request, sink)
 
@@ -162,6 +218,8 @@ class ChatRoute:
         if sink.started:
             sink.abort()
             return
+        if self._form is not None:
+            error = self._form.error(error)
         answer_headers, body = error_answer(error, request_id, self._closing(error, headers))
         try:
             await sink.start(error.status, answer_headers)
@@ -174,7 +232,7 @@ class ChatRoute:
         """End the connection with the answer where more of the body may come than is worth reading."""
         if error.status == 408 or error.code == "shutting_down":
             return (_CLOSE,)
-        if error.status not in (401, 403, 413):
+        if error.status not in (401, 403, 413) and error.code not in UNREAD:
             return ()
         declared = declared_length(headers)
         worth_reading = declared is not None and declared <= _DISCARD_FACTOR * self._max_body_bytes
@@ -186,19 +244,30 @@ async def _until_disconnect(receive: Receive) -> None:
         pass
 
 
-async def _watch(receive: Receive, sink: AsgiSink, cancel: Callable[[], object]) -> None:
-    """Cancel the request when its connection goes away, whether it streams, waits or queues."""
-    await _until_disconnect(receive)
-    if not sink.ended:
-        sink.gone = True
-        cancel()
+class _Received:
+    """A caller whose leaving is told by `receive` alone; see `Leaving`."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._task: asyncio.Task[None] | None = None
+
+    def watch(self, tell: Callable[[], object]) -> None:
+        async def wait() -> None:
+            await _until_disconnect(self._receive)
+            tell()
+
+        self._task = asyncio.create_task(wait())
+
+    def unwatch(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
 
 
-def check_body(body: dict[str, Any], models: Sequence[str]) -> str:
+def check_body(body: dict[str, Any], models: Sequence[str], aliases: Mapping[str, str]) -> str:
     """Check what routing needs; everything else is the engine's or the provider's to judge.
 
     Returns:
-        The model name.
+        The model name as the caller gave it, an alias or not.
 
     Raises:
         InvalidRequest: `messages` or `stream` cannot be routed.
@@ -209,7 +278,7 @@ def check_body(body: dict[str, Any], models: Sequence[str]) -> str:
         raise InvalidRequest(
             f"'model' must be one of: {', '.join(models)}.", code="invalid_model", param="model"
         )
-    if model not in models:
+    if model not in models and model not in aliases:
         raise ApiError(
             404,
             f"There is no such model here. The models are: {', '.join(models)}.",

@@ -38,6 +38,15 @@ def method_not_allowed() -> ApiError:
     )
 
 
+def not_served_yet() -> ApiError:
+    return ApiError(
+        501,
+        "This API is not served here yet; use POST /v1/chat/completions.",
+        type="invalid_request_error",
+        code="not_implemented",
+    )
+
+
 def error_headers(error: ApiError, request_id: str) -> list[Header]:
     """Content type, request id, `Retry-After` and what the router left in `answer_headers`."""
     headers: list[Header] = [(b"content-type", b"application/json")]

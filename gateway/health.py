@@ -30,12 +30,14 @@ def readiness(parts: Parts) -> tuple[bool, dict[str, Any]]:
     report: dict[str, Any] = {
         "tiers": {road: {"ready": tier["ready"], "state": tier["state"]} for road, tier in tiers.items()},
         "ledger": {"ready": parts.ledger.healthy},
-        "masking": {"ready": parts.masker.ready},
+        # Not needed: it is started only when a preview asks for it.
+        "masking": {"ready": parts.masker.ready, "needed": parts.gate.configured},
         "commercial": {
             "configured": parts.gate.configured,
             "egress": policy.egress,
             # What has thrown the kill switch, if it is.
             "switched_off": parts.switch.by(),
+            "endpoints": {name: how.value for name, how in parts.gate.outlets.standings().items()},
             "ready": outward,
         },
         "policy": {"ready": True, "version": policy.version},

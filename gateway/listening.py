@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+import logging
+import resource
 import socket
+
+log = logging.getLogger("weighbridge.gateway")
 
 SEND_BUFFER_BYTES = 131_072
 """Kernel buffer of each connection (bytes, doubled by Linux). Left to grow by itself it would swallow megabytes
 for a caller that has stopped reading, and the engine would go on for it."""
 
 BACKLOG = 2048
+
+OWN_FILES = 512
+"""File descriptors the gateway needs beside its callers' connections: databases, engines, outward connections."""
 
 
 class StartError(Exception):
@@ -53,6 +60,25 @@ def listen(sock: socket.socket) -> None:
     except OSError as exc:
         host, port = sock.getsockname()[:2]
         raise StartError(_why(authority(host, port), exc)) from None
+
+
+def room_for(connections: int) -> int:
+    """Have the system let this process open files for so many connections; how many there is room for."""
+    wanted = connections + OWN_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return connections
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    room = max(1, allowed - OWN_FILES)
+    if room < connections:
+        log.warning(
+            "server.max_connections is %d, but the system allows %d open files: %d connections are taken",
+            connections,
+            allowed,
+            room,
+        )
+    return min(room, connections)
 
 
 def authority(host: str, port: int) -> str:

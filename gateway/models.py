@@ -12,11 +12,12 @@ from weighbridge.pool.tier import Tier
 
 def model_names(parts: Parts) -> tuple[str, ...]:
     """The names a request may ask for: the roads, whether this deployment has them or not, and the adapters."""
-    return (*MODEL_NAMES, *(name for tier in parts.settings.tiers.values() for name in tier.lora_adapters))
+    return (*MODEL_NAMES, *parts.settings.adapters)
 
 
 def list_models(parts: Parts) -> list[dict[str, Any]]:
-    """OpenAI model objects, each with a `weighbridge` object beside the usual fields."""
+    """OpenAI model objects, each with a `weighbridge` object beside the usual fields; those of the policy's aliases
+    last, as far as what they stand for is served here."""
     models = [_auto(parts)]
     for road in LOCAL_ROADS:
         if (tier := parts.pool.tier(road)) is not None:
@@ -24,7 +25,9 @@ def list_models(parts: Parts) -> list[dict[str, Any]]:
             models += [_adapter(parts, tier, name) for name in tier.adapters]
     if parts.gate.configured:
         models.append(_commercial(parts))
-    return models
+    served = {model["id"]: model["weighbridge"] for model in models}
+    aliases = parts.policies.current.aliases
+    return models + [_alias(parts, name, of, served[of]) for name, of in aliases.items() if of in served]
 
 
 def _model(parts: Parts, name: str, about: dict[str, Any]) -> dict[str, Any]:
@@ -78,10 +81,16 @@ def _adapter(parts: Parts, tier: Tier, name: str) -> dict[str, Any]:
 
 
 def _commercial(parts: Parts) -> dict[str, Any]:
+    models = dict.fromkeys(endpoint.model for endpoint in parts.settings.commercial.all_endpoints.values())
     about = {
-        "serves": parts.settings.commercial.model,
+        "serves": ", ".join(models),
         "embedded": False,
         "ready": commercial_open(parts),
         "note": "A commercial API; requests leave masked, and only if the policy lets them.",
     }
     return _model(parts, COMMERCIAL, about)
+
+
+def _alias(parts: Parts, name: str, of: str, about: dict[str, Any]) -> dict[str, Any]:
+    note = f"Another name for {of}, out of the policy in force."
+    return _model(parts, name, {**about, "alias_of": of, "note": note})

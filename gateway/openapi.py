@@ -1,12 +1,14 @@
-"""The OpenAPI schema with the completions route in it, which FastAPI itself does not see."""
+"""The OpenAPI schema with the completions routes in it, which FastAPI itself does not see."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fastapi import FastAPI
 
+from weighbridge.gateway.completions_body import DEFAULT_MAX_TOKENS, MAX_LOGPROBS
+from weighbridge.gateway.front import CHAT_PATH, COMPLETIONS_PATH
 from weighbridge.policies.schema import MAX_QUEUE_LOCK_MS
 
 _HEADERS = {
@@ -58,14 +60,25 @@ _WISHES = {
 }
 
 
-def _request(models: Sequence[str]) -> dict[str, Any]:
+def _model(models: Sequence[str]) -> dict[str, Any]:
+    alias = "An alias out of the policy in force; `GET /v1/models` lists them."
+    return {
+        "description": "A road, an adapter or an alias.",
+        "anyOf": [{"enum": list(models)}, {"type": "string", "description": alias}],
+    }
+
+
+_STREAM: dict[str, Any] = {"type": ["boolean", "null"], "default": False}
+
+
+def _chat_body(models: Sequence[str]) -> dict[str, Any]:
     return {
         "type": "object",
         "required": ["model", "messages"],
         "additionalProperties": True,
         "description": "OpenAI's chat completions body. Fields not named here go to the model's server as they are.",
         "properties": {
-            "model": {"type": "string", "enum": list(models)},
+            "model": _model(models),
             "messages": {
                 "type": "array",
                 "minItems": 1,
@@ -76,7 +89,27 @@ def _request(models: Sequence[str]) -> dict[str, Any]:
                     "properties": {"role": {"type": "string"}},
                 },
             },
-            "stream": {"type": ["boolean", "null"], "default": False},
+            "stream": _STREAM,
+        },
+    }
+
+
+def _text_body(models: Sequence[str]) -> dict[str, Any]:
+    text = {"type": "string"}
+    return {
+        "type": "object",
+        "required": ["model", "prompt"],
+        "additionalProperties": True,
+        "description": "OpenAI's legacy completions body. The prompt is put to the model as a user's message. Fields "
+        "not named here go to the model's server as they are.",
+        "properties": {
+            "model": _model(models),
+            "prompt": {"anyOf": [text, {"type": "array", "items": text, "minItems": 1, "maxItems": 1}]},
+            "max_tokens": {"type": ["integer", "null"], "minimum": 1, "default": DEFAULT_MAX_TOKENS},
+            "logprobs": {"type": ["integer", "null"], "minimum": 0, "maximum": MAX_LOGPROBS},
+            "echo": {"enum": [False, None]},
+            "suffix": {"enum": ["", None]},
+            "stream": _STREAM,
         },
     }
 
@@ -86,6 +119,7 @@ _REFUSALS = {
     "401": "No key, or not one of ours.",
     "403": "This caller, or this request, may not.",
     "404": "No such model.",
+    "408": "The body did not arrive in time.",
     "413": "The body is too large.",
     "429": "Busy; `Retry-After` says when to come again.",
     "500": "A fault of the gateway.",
@@ -95,48 +129,88 @@ _REFUSALS = {
 }
 
 
-def with_chat_route(api: FastAPI, models: Sequence[str]) -> None:
-    """Add `POST /v1/chat/completions` to the schema of `api`.
+def with_completions(api: FastAPI, models: Sequence[str]) -> None:
+    """Add `POST /v1/chat/completions` and `POST /v1/completions` to the schema of `api`.
 
     Args:
-        models: the names a request may ask for.
+        models: the names a request may ask for, aliases aside.
     """
     plain = api.openapi
+    chat = _operation(
+        _chat_body(models),
+        summary="Answer a conversation on the cheapest road that can carry it",
+        operation_id="create_chat_completion",
+        answer="A `chat.completion` document, or with `stream` its events.",
+    )
+    text = _operation(
+        _text_body(models),
+        summary="Answer a prompt, as a conversation of one message",
+        operation_id="create_completion",
+        answer="A `text_completion` document, or with `stream` its events.",
+    )
 
     def schema() -> dict[str, Any]:
         if api.openapi_schema is None:
             made = plain()
-            made["paths"]["/v1/chat/completions"] = {"post": _operation(models)}
+            _say_refusals(made)
+            made["paths"][CHAT_PATH] = {"post": chat}
+            made["paths"][COMPLETIONS_PATH] = {"post": text}
             api.openapi_schema = made
         return api.openapi_schema
 
     api.openapi = schema  # type: ignore[method-assign]
 
 
-def _operation(models: Sequence[str]) -> dict[str, Any]:
-    headers = {name: {"description": text, "schema": {"type": "string"}} for name, text in _HEADERS.items()}
-    refusals = {
-        status: {"description": text, "content": {"application/json": {"schema": _ERROR}}}
-        for status, text in _REFUSALS.items()
+_ADMIN = ("400", "401", "403", "408", "413", "500", "503")
+
+
+def _say_refusals(made: dict[str, Any]) -> None:
+    """Write down what FastAPI cannot know: our refusals instead of its own, and answers that are not plain JSON."""
+    for path, operations in made["paths"].items():
+        for operation in operations.values():
+            responses = operation["responses"]
+            # Its own answer to a wrong parameter; ours is a 400.
+            responses.pop("422", None)
+            if path.startswith("/admin/"):
+                responses |= _refusals(_ADMIN)
+            elif path.startswith("/v1/"):
+                responses |= _refusals(("401", "403", "404", "500"))
+            elif path == "/metrics":
+                responses["200"]["content"] = {"text/plain": {"schema": {"type": "string"}}}
+                responses |= _refusals(("401", "403", "500"))
+            elif path == "/health/ready":
+                responses["503"] = responses["200"] | {"description": "No road can answer."}
+    for unused in ("HTTPValidationError", "ValidationError"):
+        made.get("components", {}).get("schemas", {}).pop(unused, None)
+
+
+def _refusals(statuses: Iterable[str]) -> dict[str, Any]:
+    return {
+        status: {"description": _REFUSALS[status], "content": {"application/json": {"schema": _ERROR}}}
+        for status in statuses
     }
+
+
+def _operation(body: dict[str, Any], *, summary: str, operation_id: str, answer: str) -> dict[str, Any]:
+    headers = {name: {"description": text, "schema": {"type": "string"}} for name, text in _HEADERS.items()}
     return {
         "tags": ["completions"],
-        "summary": "Answer a conversation on the cheapest road that can carry it",
-        "operationId": "create_chat_completion",
+        "summary": summary,
+        "operationId": operation_id,
         "parameters": [
             {"name": name, "in": "header", "required": False, "description": text, "schema": schema}
             for name, (text, schema) in _WISHES.items()
         ],
-        "requestBody": {"required": True, "content": {"application/json": {"schema": _request(models)}}},
+        "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
         "responses": {
             "200": {
-                "description": "A `chat.completion` document, or with `stream` its events.",
+                "description": answer,
                 "headers": headers,
                 "content": {
                     "application/json": {"schema": {"type": "object"}},
                     "text/event-stream": {"schema": {"type": "string"}},
                 },
             },
-            **refusals,
+            **_refusals(_REFUSALS),
         },
     }

@@ -79,7 +79,7 @@ def build_parts(
     """
     clock = clock or SystemClock()
     ids = ids or IdFactory(clock)
-    metrics = Metrics()
+    metrics = Metrics(tuple(settings.commercial.all_endpoints))
     make_engine = engine_factory or partial(local_engines.make_engine, clock=clock, metrics=metrics)
     tiers = [
         Tier(
@@ -108,11 +108,19 @@ def build_parts(
             policy_path(settings.policies),
             state,
             metrics,
+            adapters=settings.adapters,
             poll_interval_s=settings.policies.poll_interval_s,
         )
         pool = Pool(tiers, register=folder / ENGINES_FILE)
         masker = Masker(settings.masking, clock, secrets=secrets, start_child=start_child)
-        gate = EgressGate(settings.commercial, ledger, clock, ids, switched_off=switch.thrown)
+        gate = EgressGate(
+            settings.commercial,
+            ledger,
+            clock,
+            ids,
+            switched_off=switch.thrown,
+            on_passed_by=metrics.endpoint_passed_by,
+        )
         dispatch = Dispatch(
             pool=pool,
             policies=policies,

@@ -5,22 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from weighbridge.config.errors import InvalidRequest
+from weighbridge.config.errors import ApiError
 from weighbridge.gateway.chat import CUT
+from weighbridge.gateway.concurrency import gateway_busy
 from weighbridge.gateway.errors import error_answer
+from weighbridge.gateway.framing import MAX_HEAD_BYTES, check_head, head_too_large, invalid_http
+from weighbridge.gateway.leaving import LEAVING, Leaving
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, ASGISendEvent, Scope
 
 log = logging.getLogger("weighbridge.gateway")
-
-MAX_HEAD_BYTES = 65_536
-"""Request line and headers of one request, in bytes; beyond it the connection is closed with 400."""
 
 HEAD_TIMEOUT_S = 30.0
 """A connection must have sent whole headers this long (seconds) after it opened or began to send them."""
@@ -28,28 +29,54 @@ HEAD_TIMEOUT_S = 30.0
 UNREAD_BODY_TIMEOUT_S = 10.0
 """A body that nobody reads any more must have ended this long (seconds) after its request was answered."""
 
+MAX_PIPELINED = 16
+"""Requests that may wait on one connection for the answer before theirs."""
+
+SPARE_BODY_BYTES = 65_536
+"""Chunk sizes, extensions and trailers may be as large as what they carry, and so many bytes larger."""
+
 _CLOSE = (b"connection", b"close")
 
 
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """What connections may cost.
+
+    most: connections at once; one more is told to come again.
+    stalled_s: seconds in which no byte of a waiting answer is taken, until the connection is dropped.
+    refused: told the reason of every refusal, which is `connections`.
+    """
+
+    most: int = 8192
+    stalled_s: float = 35.0
+    refused: Callable[[str], None] = lambda reason: None
+
+
 class GatewayProtocol(HttpToolsProtocol):
-    """Bounds the size and the time of a request's head, and the time of a body that is thrown away.
+    """Bounds what one connection costs: the size and the time of a request's head, what surrounds its body, the time
+    of a body that is thrown away and of an answer that nobody takes, the requests that wait, and the idle time.
 
     An `Upgrade` is ignored, as HTTP allows: the parser would skip that request's body and read it as the next
     request. What is not HTTP is refused in the API's own error shape, after the whole requests before it have had
     their answers, and nothing that follows on the connection is looked at. The application is offered to drop the
-    connection at once: closing one that nobody reads would wait for its buffer to drain.
+    connection at once: closing one that nobody reads would wait for its buffer to drain. Trailers are thrown away.
 
     Args:
         new_id: makes the request ids of refusals.
     """
 
-    def __init__(self, *args: Any, new_id: Callable[[], str], **more: Any) -> None:
+    def __init__(self, *args: Any, new_id: Callable[[], str], limits: ConnectionLimits, **more: Any) -> None:
         super().__init__(*args, **more)
         self._new_id = new_id
+        self._limits = limits
         self._reading_head = True
         self._reading_body = False
         self._head_bytes = 0
+        self._fed = 0
+        self._body_bytes = 0
+        self._around_body = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._stall: asyncio.TimerHandle | None = None
         self._running: RequestResponseCycle | None = None
         self._deaf = False
         self._keep_refusal = False
@@ -57,9 +84,13 @@ class GatewayProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._abort_in(HEAD_TIMEOUT_S)
+        if len(self.connections) > self._limits.most:
+            self._limits.refused("connections")
+            self._refuse(gateway_busy("The gateway has as many connections as it takes at once."))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        self._stop_stall()
         # uvicorn tells the newest of several pipelined requests only.
         if self._running is not None and not self._running.response_complete:
             _disconnect(self._running)
@@ -69,17 +100,38 @@ class GatewayProtocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         if self._deaf:
             return
+        in_body = self._reading_body
+        if not self._parsed(data):
+            return
+        if self._reading_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
+                self._refuse(head_too_large())
+            elif self._timer is None:
+                self._abort_in(HEAD_TIMEOUT_S)
+        elif self._reading_body:
+            if in_body:
+                self._around_body += len(data)
+                if self._around_body > 2 * self._body_bytes + SPARE_BODY_BYTES:
+                    self._refuse(invalid_http("The chunks of the body carry too little."))
+        elif self.cycle.response_complete and not self.transport.is_closing():
+            # Line ends between requests, or the rest of a body nobody reads: the connection is idle again.
+            self._unset_keepalive_if_required()
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+
+    def _parsed(self, data: bytes) -> bool:
+        """Whether `data` was taken; if not, it was refused."""
+        self._fed = len(data)
         try:
             self._feed(data)
-        except httptools.HttpParserError:
-            self.send_400_response("This is not a valid HTTP request.")
-        if self._deaf or not self._reading_head:
-            return
-        self._head_bytes += len(data)
-        if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
-            self.send_400_response("The headers of the request are too large.")
-        elif self._timer is None:
-            self._abort_in(HEAD_TIMEOUT_S)
+        except httptools.HttpParserError as fault:
+            why = fault.__context__
+            self._refuse(
+                why if isinstance(why, ApiError) else invalid_http("This is not a valid HTTP request.")
+            )
+        return not self._deaf
 
     def _feed(self, data: bytes) -> None:
         rest = memoryview(data)
@@ -105,15 +157,11 @@ class GatewayProtocol(HttpToolsProtocol):
         lines += [b"%b: %b" % (name, value) for name, value in self.headers if name != b"upgrade"]
         return b"\r\n".join(lines) + b"\r\n\r\n"
 
-    def send_400_response(self, msg: str) -> None:
-        """Refuse what the connection has just sent, and listen no more.
-
-        Args:
-            msg: one sentence for the caller.
-        """
+    def _refuse(self, error: ApiError) -> None:
+        """Refuse what the connection has just sent, and listen no more."""
         self._deaf = True
         newest = self.cycle
-        self.cycle, app = self._refusal(msg)
+        self.cycle, app = self._refusal(error)
         if newest is None or newest.response_complete:
             self._start_asgi_task(self.cycle, app)
         elif not newest.more_body:
@@ -130,13 +178,13 @@ class GatewayProtocol(HttpToolsProtocol):
                 self._start_asgi_task(self.cycle, app)
         self._abort_in(HEAD_TIMEOUT_S) if self._running is self.cycle else self._stop_timer()
 
-    def _refusal(self, msg: str) -> tuple[RequestResponseCycle, ASGI3Application]:
+    def _refusal(self, error: ApiError) -> tuple[RequestResponseCycle, ASGI3Application]:
         request_id = self._new_id()
-        headers, body = error_answer(InvalidRequest(msg, code="invalid_http"), request_id, (_CLOSE,))
-        log.info("request %s: refused as HTTP: %s", request_id, msg)
+        headers, body = error_answer(error, request_id, (_CLOSE,))
+        log.info("request %s: refused as HTTP: %s", request_id, error.message)
 
         async def refuse(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
-            await send({"type": "http.response.start", "status": 400, "headers": headers})
+            await send({"type": "http.response.start", "status": error.status, "headers": headers})
             await send({"type": "http.response.body", "body": body, "more_body": False})
 
         cycle = RequestResponseCycle(
@@ -158,15 +206,25 @@ class GatewayProtocol(HttpToolsProtocol):
         super().on_message_begin()
         self._reading_head = True
         self._head_bytes = 0
-        self.scope["extensions"] = {CUT: self._cut}  # type: ignore[dict-item]
+        self.scope["extensions"] = {CUT: self._cut, LEAVING: Leaving()}  # type: ignore[dict-item]
 
     def on_headers_complete(self) -> None:
         if self.parser.should_upgrade():
             return
+        check_head(self.parser.get_http_version(), self.url, self.headers, self._head_bytes + self._fed)
+        if len(self.pipeline) >= MAX_PIPELINED:
+            raise invalid_http("Too many requests wait on this connection.")
         self._reading_head = False
         self._reading_body = True
+        self._body_bytes = self._around_body = 0
         self._stop_timer()
         super().on_headers_complete()
+        # The parser gives trailers out as headers; those of the request are complete.
+        self.headers = []
+
+    def on_body(self, body: bytes) -> None:
+        self._body_bytes += len(body)
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         if self.parser.should_upgrade():
@@ -174,11 +232,39 @@ class GatewayProtocol(HttpToolsProtocol):
         self._reading_body = False
         self._stop_timer()
         super().on_message_complete()
+        if self._running is self.cycle:
+            # uvicorn stops reading while much of a body waits to be taken, and reads on when the next piece is asked
+            # for. After the last one nobody asks, and a caller who leaves is seen only while the connection is read.
+            self.flow.resume_reading()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self._reading_body and self.cycle.response_complete:
+        if self.transport.is_closing():
+            self._drop_unless_taken()
+        elif self._reading_body and self.cycle.response_complete:
             self._abort_in(UNREAD_BODY_TIMEOUT_S)
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self._drop_unless_taken()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._drop_unless_taken()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if not self.transport.is_closing():
+            self._stop_stall()
+
+    def _drop_unless_taken(self, left: int | None = None) -> None:
+        """Drop the connection once nothing of what waits to be sent, `left` bytes so far, is taken for too long."""
+        self._stop_stall()
+        waiting = self.transport.get_write_buffer_size()
+        if left is not None and waiting >= left:
+            self.transport.abort()
+        else:
+            self._stall = self.loop.call_later(self._limits.stalled_s, self._drop_unless_taken, waiting)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._running = cycle
@@ -198,15 +284,23 @@ class GatewayProtocol(HttpToolsProtocol):
         if timer is not None:
             timer.cancel()
 
+    def _stop_stall(self) -> None:
+        stall, self._stall = self._stall, None
+        if stall is not None:
+            stall.cancel()
+
 
 def _disconnect(cycle: RequestResponseCycle) -> None:
     """Tell the application behind `cycle` that its caller has gone."""
     cycle.disconnected = True
     cycle.message_event.set()
+    extensions: dict[str, Any] = cycle.scope.get("extensions") or {}
+    if LEAVING in extensions:
+        extensions[LEAVING].gone()
 
 
 def _is_old(cycle: RequestResponseCycle) -> bool:
-    return cycle.scope["http_version"] in ("0.9", "1.0")
+    return cycle.scope["http_version"] == "1.0"
 
 
 def _unchunked(cycle: RequestResponseCycle, app: ASGI3Application) -> ASGI3Application:

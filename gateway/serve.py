@@ -14,12 +14,16 @@ from weighbridge.config.errors import ConfigError
 from weighbridge.config.roads import AUTO
 from weighbridge.config.settings import Settings
 from weighbridge.gateway.app import EngineFactory, Parts, build_parts, create_app
-from weighbridge.gateway.listening import bind, listen, reachable_url
+from weighbridge.gateway.listening import bind, listen, reachable_url, room_for
+from weighbridge.gateway.protocol import ConnectionLimits
 from weighbridge.gateway.server import GatewayServer, make_server
 from weighbridge.observability.logs import setup_logging
 from weighbridge.pool import local_engines
 
 log = logging.getLogger("weighbridge.gateway")
+
+_LATER_S = 5.0
+"""A completion that nobody reads is given up by its route, which counts and records it; the connection only later."""
 
 
 def serve(
@@ -68,6 +72,11 @@ def _server(parts: Parts, on_first_ready: Callable[[], None]) -> GatewayServer:
             underway=parts.underway,
             drain_timeout_s=settings.drain_timeout_s,
             new_id=parts.ids.new,
+            limits=ConnectionLimits(
+                most=room_for(settings.max_connections),
+                stalled_s=settings.slow_reader_timeout_s + _LATER_S,
+                refused=parts.metrics.refused_busy,
+            ),
             tls_certfile=settings.tls_certfile,
             tls_keyfile=settings.tls_keyfile,
         )

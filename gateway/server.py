@@ -21,7 +21,7 @@ from starlette.types import ASGIApp
 
 from weighbridge.gateway.errors import log_unexpected
 from weighbridge.gateway.listening import BACKLOG
-from weighbridge.gateway.protocol import GatewayProtocol
+from weighbridge.gateway.protocol import ConnectionLimits, GatewayProtocol
 from weighbridge.gateway.underway import Underway
 
 log = logging.getLogger("weighbridge.gateway")
@@ -102,6 +102,7 @@ def make_server(
     underway: Underway,
     drain_timeout_s: float,
     new_id: Callable[[], str],
+    limits: ConnectionLimits | None = None,
     tls_certfile: Path | None = None,
     tls_keyfile: Path | None = None,
 ) -> GatewayServer:
@@ -110,6 +111,7 @@ def make_server(
     Args:
         drain_timeout_s: seconds answers under way may take at shutdown.
         new_id: makes the ids of requests that never reach `app`.
+        limits: what connections may cost.
 
     Raises:
         OSError: the certificate or its key cannot be read (ssl.SSLError is one).
@@ -123,7 +125,7 @@ def make_server(
         app,
         loop="uvloop",
         # uvicorn only calls it, as it would a class.
-        http=cast("Any", partial(GatewayProtocol, new_id=new_id)),
+        http=cast("Any", partial(GatewayProtocol, new_id=new_id, limits=limits or ConnectionLimits())),
         ws="none",
         lifespan="on",
         log_config=None,

@@ -40,6 +40,8 @@ class AsgiSink:
         self._slow_readers = slow_readers
         self.started = False
         self.ended = False
+        self._left: int | None = None
+        """Bytes of a declared length that are still to come."""
         self._gone_code = "disconnected"
         self.gone = False
         """The caller disconnected or was given up on; nothing is written any more."""
@@ -48,17 +50,30 @@ class AsgiSink:
 
     async def start(self, status: int, headers: Sequence[Header]) -> None:
         self.started = True
+        for name, value in headers:
+            if name == b"content-length":
+                self._left = int(value)
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def write(self, data: bytes) -> None:
+        if self._left is not None:
+            self._left -= len(data)
+            if self._left == 0:
+                # All that was declared: the end goes with it.
+                await self._send_last(data)
+                return
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def end(self) -> None:
+        if not self.ended:
+            await self._send_last(b"")
+
+    async def _send_last(self, data: bytes) -> None:
         # Set first: sending the last piece makes the server report the request as over to whoever listens for a
         # disconnect.
         self.ended = True
         try:
-            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+            await self._send({"type": "http.response.body", "body": data, "more_body": False})
         except ClientGone:
             self.ended = False
             raise

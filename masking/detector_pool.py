@@ -71,6 +71,7 @@ class DetectorPool:
         self._hopeful = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._first_try = asyncio.Event()
+        self._persistent = False
         self.about = Ready("")
         """What the process started last said of itself."""
 
@@ -79,12 +80,23 @@ class DetectorPool:
         """Whether a process is up with its detectors loaded."""
         return self._live > 0
 
-    async def start(self) -> None:
-        """Start the processes; returns when the first one is ready or could not be started. Never raises: without
-        detectors the gateway serves on and refuses what would leave; starting is tried again in the background."""
-        self._hopeful = self._workers
-        for number in range(self._workers):
-            self._tasks.append(asyncio.create_task(self._keep_alive(), name=f"masking-{number}"))
+    async def start(self, *, on_demand: bool = False) -> None:
+        """Start the processes that nobody keeps yet; returns when the first one is ready or could not be started, or
+        the pool was closed. Calls share what is starting, and one that is cancelled leaves it to the others. Never
+        raises: without detectors the gateway serves on and refuses what would leave.
+
+        Args:
+            on_demand: a process that cannot be started is tried again by the next call. Once this was called without
+                it, that happens in the background, for good.
+        """
+        self._persistent = self._persistent or not on_demand
+        self._tasks = [task for task in self._tasks if not task.done()]
+        missing = self._workers - len(self._tasks)
+        if missing and not self._hopeful:
+            self._first_try.clear()
+        self._hopeful += missing
+        for _ in range(missing):
+            self._tasks.append(asyncio.create_task(self._keep_alive(), name="masking"))
         await self._first_try.wait()
 
     async def close(self) -> None:
@@ -95,6 +107,7 @@ class DetectorPool:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._live = self._hopeful = 0
         self._queue.refuse_all("detector_failed")
+        self._first_try.set()
 
     async def find(
         self,
@@ -192,8 +205,8 @@ class DetectorPool:
             try:
                 child = await self._start_child()
             except ChildLost as lost:
-                why = str(lost) or "lost"
-                log.error("a masking process could not be started (%s); next try in %.1f s", why, pause)
+                again = f"next try in {pause:.1f} s" if self._persistent else "the next preview tries again"
+                log.error("a masking process could not be started (%s); %s", str(lost) or "lost", again)
                 if worn:
                     worn = False
                     self._live -= 1
@@ -203,6 +216,8 @@ class DetectorPool:
                 if not self._live and not self._hopeful:
                     self._queue.refuse_all("detector_failed")
                 self._first_try.set()
+                if not self._persistent:
+                    return
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE_S)
                 continue

@@ -33,7 +33,7 @@ from weighbridge.masking.layers.base import LayerOptions
 from weighbridge.masking.masked_text import mask_text, over_borders, shown, with_leftovers
 from weighbridge.masking.request import MaskedRequest
 from weighbridge.masking.rules import Blocked, Rules
-from weighbridge.masking.seal import seal_request
+from weighbridge.masking.seal import seal_request, verify
 from weighbridge.masking.second_look import remains
 from weighbridge.masking.secret import Secrets
 from weighbridge.masking.vault import Mint, derive_key
@@ -113,6 +113,8 @@ class Masker:
         self._nursery = DetectorNursery(setup_of(settings))
         self._known = KnownLists(settings.known_values, clock)
         self._following: asyncio.Task[None] | None = None
+        self._told: wire.Ready | None = None
+        self._closed = False
         self._pool = DetectorPool(
             start_child or self._nursery.start_child,
             workers=settings.workers,
@@ -126,15 +128,9 @@ class Masker:
         return self._pool.ready
 
     async def start(self) -> None:
-        """Start the detector processes. Never raises; see `ready`."""
-        if self._settings.known_values and self._following is None:
-            self._following = asyncio.create_task(self._follow_lists(), name="known-values")
-        await self._pool.start()
-        if self.ready:
-            layers, *gaps = self.about_lines()
-            log.info("masking: %s", layers)
-            for line in gaps:
-                log.warning("masking: %s", line)
+        """Start the detector processes, and keep trying where that fails. Returns after the first try; does nothing
+        when closed. Never raises; see `ready`."""
+        await self._bring_up(on_demand=False)
 
     @property
     def names(self) -> frozenset[str]:
@@ -161,7 +157,8 @@ class Masker:
         return lines
 
     async def close(self) -> None:
-        """End the detector processes. Idempotent."""
+        """End the detector processes, also those that are starting. Idempotent."""
+        self._closed = True
         if self._following is not None:
             self._following.cancel()
             self._following = None
@@ -203,6 +200,27 @@ class Masker:
                 body, request_id, upstream_model, conversation, deadline, rules, tenant, speculation
             )
 
+    def addressed(self, masked: MaskedRequest, model: str) -> MaskedRequest:
+        """The same masked request for another model name, sealed anew.
+
+        Raises:
+            ValueError: its seal is broken.
+        """
+        if not verify(masked):
+            raise ValueError("the seal of a masked request does not fit its content")
+        fields = msgspec.json.decode(masked.body, type=dict[str, msgspec.Raw])
+        fields["model"] = msgspec.Raw(msgspec.json.encode(model))
+        body = msgspec.json.encode(fields)
+        return seal_request(
+            request_id=masked.request_id,
+            body=body,
+            stream=masked.stream,
+            entities=masked.entities,
+            detector_version=masked.detector_version,
+            body_hash=keyed_hash(self._secret, body),
+            vault=masked.vault,
+        )
+
     def lists(self, tenant: str) -> object:
         """What the tenant's known values are at this moment; a mask made under other ones is out of date."""
         return self._known.edition(tenant)
@@ -212,11 +230,19 @@ class Masker:
     ) -> Look:
         """What would become of `text` as one message, for an operator to see. Nothing is sealed.
 
+        Starts the detector processes where `start` was not called. All callers share that, and it goes on without
+        one that is cancelled or late; after a failure the next caller tries again.
+
         Raises:
             MaskingRefused: the detectors failed, were late or are busy. What the text itself is refused for stands
                 in the result.
         """
         with _told_by_class():
+            try:
+                async with asyncio.timeout(deadline.remaining()):
+                    await self._bring_up(on_demand=True)
+            except TimeoutError:
+                raise MaskingRefused("timeout") from None
             walker = Walker(self._most_chars(rules))
             try:
                 walker.plain(text)
@@ -228,13 +254,26 @@ class Masker:
             looking = partial(self._looked, walker, found, rules, conversation)
             return await MASKING.run(looking) if len(text) > _INLINE_CHARS else looking()
 
+    async def _bring_up(self, *, on_demand: bool) -> None:
+        if self._closed:
+            return
+        if self._settings.known_values and self._following is None:
+            self._following = asyncio.create_task(self._follow_lists(), name="known-values")
+        await self._pool.start(on_demand=on_demand)
+        if self.ready and self._told != self._pool.about:
+            self._told = self._pool.about
+            layers, *gaps = self.about_lines()
+            log.info("masking: %s", layers)
+            for line in gaps:
+                log.warning("masking: %s", line)
+
     async def _follow_lists(self) -> None:
         while True:
-            await asyncio.sleep(CHECK_S)
             try:
                 await MASKING.run(self._known.look)
             except Exception as exc:  # the next look may work
                 log.error("known values: a look at the files failed with %s", type(exc).__name__)
+            await asyncio.sleep(CHECK_S)
 
     def _looked(self, walker: Walker, found: list[list[Span]], rules: Rules, conversation: str) -> Look:
         (text,) = walker.texts

@@ -8,6 +8,7 @@ import logging
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,13 @@ Op = tuple[Row, "asyncio.Future[None] | None"]
 
 GROUP = 500
 """Rows one commit takes from the queue at most, and as many again from the backlog."""
+
+CROWD = 4
+"""Rows of one commit from which on the next one lets others come first, for `LINGER_S`."""
+
+LINGER_S = 0.002
+"""Seconds between two commits while rows come by the crowd. Without them a loop that serves hundreds of requests a
+second wakes this thread for every row, and the two fight over the interpreter: that cost more than the writing."""
 
 LAST_BUSY_S = 2.0
 """Seconds the last commit before the end waits for another process that holds the file."""
@@ -144,6 +152,8 @@ class LedgerWriter:
             try:
                 self._take(ops)
                 self._write(ops)
+                if len(ops) >= CROWD and not self._told_to_stop:
+                    time.sleep(LINGER_S)
             except Exception as exc:
                 # Nothing may end this thread: callers would wait for ever.
                 with contextlib.suppress(Exception):

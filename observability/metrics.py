@@ -27,6 +27,7 @@ EGRESS_OUTCOMES: Final = (
     "cut",
     "malformed",
     "timeout",
+    "resting",
     "refused",
     "cancelled",
     "ledger_unavailable",
@@ -36,6 +37,7 @@ EGRESS_OUTCOMES: Final = (
     OTHER,
 )
 MASKING_REASONS: Final = (*REASONS, OTHER)
+BUSY_REASONS: Final = ("requests", "key", "bodies", "connections")
 TOKEN_KINDS: Final = ("prompt", "cached", "completion")
 
 _REQUEST_S: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0)
@@ -47,12 +49,15 @@ class Metrics(PoolMetrics):
     """Every instrument of one gateway. Instances share nothing, and any thread may write to one.
 
     Labelled ones give a child by `labels(value, ...)`; keep the child where it is used often.
+
+    Args:
+        endpoints: names of the commercial endpoints.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, endpoints: Sequence[str] = ()) -> None:
         super().__init__()
         self._add_requests()
-        self._add_egress()
+        self._add_egress(endpoints)
         self._add_process()
 
     def request_done(
@@ -81,6 +86,10 @@ class Metrics(PoolMetrics):
         for road, count in by_road.items():
             self.requests_total.labels(road or NO_ROAD, "lost").inc(count)
 
+    def refused_busy(self, reason: str) -> None:
+        """Count a refusal; `reason` is one of `BUSY_REASONS`."""
+        self.busy_refusals_total.labels(reason).inc()
+
     def render(self) -> tuple[bytes, str]:
         """The exposition and its content type."""
         return generate_latest(self.registry), CONTENT_TYPE
@@ -107,7 +116,11 @@ class Metrics(PoolMetrics):
             Family(Counter, {**road, "kind": TOKEN_KINDS}),
         )
 
-    def _add_egress(self) -> None:
+    def endpoint_passed_by(self, name: str, passed_by: bool) -> None:
+        """Show whether a commercial endpoint is being passed by, because it failed too often."""
+        self.commercial_endpoint_passed_by.labels(name).set(float(passed_by))
+
+    def _add_egress(self, endpoints: Sequence[str]) -> None:
         add = self.add
         self.egress_total = add(
             "egress_total",
@@ -116,6 +129,11 @@ class Metrics(PoolMetrics):
         )
         self.egress_switched_off = add(
             "egress_switched_off", "1 while the kill switch lets nothing leave.", Gauge()
+        )
+        self.commercial_endpoint_passed_by = add(
+            "commercial_endpoint_passed_by",
+            "1 while a commercial endpoint is passed by, because it failed too often.",
+            Family(Gauge, {"endpoint": tuple(endpoints)}),
         )
         self.masking_refusals_total = add(
             "masking_refusals_total",
@@ -138,6 +156,11 @@ class Metrics(PoolMetrics):
         )
         self.slow_reader_aborts_total = add(
             "slow_reader_aborts_total", "Answers given up because the caller did not read.", Counter()
+        )
+        self.busy_refusals_total = add(
+            "busy_refusals_total",
+            "Requests and connections refused because as much was under way as may be.",
+            Family(Counter, {"reason": BUSY_REASONS}),
         )
         self.event_loop_lag_seconds = add(
             "event_loop_lag_seconds",

@@ -28,7 +28,8 @@ class Intent(msgspec.Struct, frozen=True):
     model_requested: str
     stream: bool
     road: str
-    score: float
+    score: float | None
+    """None for a request that named its road and was not weighed."""
     task: str
     policy_version: str
     calibration_version: str
@@ -95,8 +96,8 @@ class Egress(msgspec.Struct, frozen=True):
     at_ns: int
     endpoint: str
     reason: str
-    """Why it left: `score`, `task`, `explicit`, `queue_lock_timeout`, `worker_lost`, `window`, `escalation`,
-    `shadow`."""
+    """Why it left: `score`, `task`, `explicit`, `queue_lock_timeout`, `worker_lost`, `local_late`, `window`,
+    `escalation`, `shadow`."""
     body_hash: str
     body_bytes: int
     entities: dict[str, int]

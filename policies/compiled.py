@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
+from weighbridge.config.limits import ExchangeLimits, LocalLimits
 from weighbridge.config.roads import COMMERCIAL, LOCAL_8B, LOCAL_70B, Road
 from weighbridge.policies.leaving import Leaving
 from weighbridge.policies.schema import BY_SCORE, Egress, Overflow, PolicyDocument, TaskRow
@@ -71,8 +72,14 @@ class Policy:
     """Where a request goes that got no slot in time; a local tier only if a slot is free there at that moment."""
     drain_s: float
     """Seconds to read on at most when the caller of a commercial answer has left; 0 ends the connection at once."""
+    aliases: Mapping[str, str]
+    """Other names for models, and the model each stands for."""
     leaving: Leaving
     """Which requests may leave at all, and what is asked of their text."""
+    endpoints: tuple[tuple[tuple[str, int], ...], ...]
+    """Commercial endpoints with their weights, step by step; empty: all there are, in the order of the settings."""
+    exchange_limits: ExchangeLimits
+    local_limits: LocalLimits
     _content: str
     _rows: Mapping[Task, _Row]
     _waits: Mapping[str, int]
@@ -142,7 +149,11 @@ def compile_policy(document: PolicyDocument) -> Policy:
         explicit_local=document.explicit_local,
         overflow_order=tuple(document.overflow_order),
         drain_s=document.on_disconnect.drain_s if document.on_disconnect.commercial == "drain" else 0.0,
+        aliases=MappingProxyType(dict(document.aliases)),
         leaving=Leaving.of(document),
+        endpoints=tuple(tuple(step.items()) for step in document.endpoints),
+        exchange_limits=document.limits.commercial.limits(),
+        local_limits=document.limits.local.limits(),
         _content=content,
         _rows=MappingProxyType({task: _Row.of(task, row) for task, row in document.tasks.items()}),
         _waits=MappingProxyType(
@@ -160,7 +171,8 @@ def _canonical(document: PolicyDocument) -> str:
     """The document as JSON in one fixed order, so that comments, order and spelled-out defaults change no version."""
     data = document.model_dump(mode="json", exclude_none=True)
     data["tasks"] = {task: data["tasks"][task] for task in TASKS if task in data["tasks"]}
-    for rules in ("tenants", "keys"):
+    data["endpoints"] = [dict(sorted(step.items())) for step in data["endpoints"]]
+    for rules in ("aliases", "tenants", "keys"):
         data[rules] = {name: data[rules][name] for name in sorted(data[rules])}
     return json.dumps(data, separators=(",", ":"), allow_nan=False)
 

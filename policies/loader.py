@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -11,6 +12,7 @@ from pydantic import ValidationError
 from weighbridge.config.problems import ConfigProblems, Problem, explain
 from weighbridge.config.sections import PolicySettings
 from weighbridge.config.yamlsource import YamlFile, parse_yaml, read_bytes
+from weighbridge.policies.aliases import alias_problems
 from weighbridge.policies.compiled import Policy, compile_policy
 from weighbridge.policies.schema import PolicyDocument
 
@@ -26,8 +28,11 @@ class PolicyFile:
     source: YamlFile
 
 
-def parse_policy(raw: bytes, name: str) -> PolicyFile:
+def parse_policy(raw: bytes, name: str, adapters: Collection[str] | None = None) -> PolicyFile:
     """Parse and check a policy file's content; `name` is what the problems call it.
+
+    Args:
+        adapters: the adapters that the settings have, for which aliases may stand; None where they are not known.
 
     Raises:
         ConfigProblems: every problem found, one line each.
@@ -38,22 +43,24 @@ def parse_policy(raw: bytes, name: str) -> PolicyFile:
     except ValidationError as exc:
         problems = [source.problem(at, why) for at, why in explain(PolicyDocument, exc.errors())]
         raise ConfigProblems(sorted(problems, key=lambda p: (p.line or 0, p.field))) from None
+    if astray := [source.problem(at, why) for at, why in alias_problems(document.aliases, adapters)]:
+        raise ConfigProblems(astray)
     return PolicyFile(document, source)
 
 
-def load_policy(path: Path) -> Policy:
-    """The policy in a file, without any admin overlay.
+def load_policy(path: Path, adapters: Collection[str] | None = None) -> Policy:
+    """The policy in a file, without any admin overlay; `adapters` as in `parse_policy`.
 
     Raises:
         ConfigProblems: every problem found, one line each.
     """
-    return compile_policy(parse_policy(read_bytes(path), str(path)).document)
+    return compile_policy(parse_policy(read_bytes(path), str(path), adapters).document)
 
 
-def check_policy(path: Path) -> list[Problem]:
-    """What is wrong with a policy file; empty when it can come into force."""
+def check_policy(path: Path, adapters: Collection[str] | None = None) -> list[Problem]:
+    """What is wrong with a policy file; empty when it can come into force. `adapters` as in `parse_policy`."""
     try:
-        load_policy(path)
+        load_policy(path, adapters)
     except ConfigProblems as exc:
         return list(exc.problems)
     return []

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Final, Literal
 
-from pydantic import BeforeValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
 from weighbridge.config.legal import NAME_LEGAL, NAME_PATTERN
 from weighbridge.config.problems import wrong
+from weighbridge.policies.aliases import ALIAS_LEGAL, TARGETS_LEGAL, AliasName, AliasTarget, alias_problems
 from weighbridge.policies.outward import Outward, Stricter
+from weighbridge.policies.patience import Patience
 from weighbridge.policies.strict import Strict
 from weighbridge.policies.tasks import Task
 
@@ -20,6 +23,7 @@ Overflow = Literal["higher-local", "lower-local", "commercial"]
 MIN_QUEUE_LOCK_MS = 1
 MAX_QUEUE_LOCK_MS = 600_000
 MAX_DRAIN_S = 600
+MAX_WEIGHT = 1000
 
 
 class Bounds(Strict):
@@ -130,6 +134,23 @@ class KeyRule(Stricter):
 RuleName = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
 
 
+def _weight(weight: object) -> object:
+    # Checked here, as what stands in a mapping of a list has no field to tell its bounds.
+    if type(weight) is not int or not 1 <= weight <= MAX_WEIGHT:
+        raise ValueError(f"must be a whole number between 1 and {MAX_WEIGHT}")
+    return weight
+
+
+def _endpoint(name: str) -> str:
+    if re.fullmatch(NAME_PATTERN, name) is None:
+        raise ValueError(f"this name must be {NAME_LEGAL}")
+    return name
+
+
+EndpointName = Annotated[str, AfterValidator(_endpoint)]
+Weight = Annotated[int, BeforeValidator(_weight)]
+
+
 def _only_int(version: object) -> object:
     # To Python 1 equals 1.0 and true; to a reader of the file they are different things.
     return version if type(version) is int else None
@@ -168,8 +189,29 @@ class PolicyDocument(Strict):
         "nowhere.",
         json_schema_extra={"legal": "a list of different words out of higher-local, lower-local, commercial"},
     )
+    endpoints: list[dict[EndpointName, Weight]] = Field(
+        default=[],
+        description="The commercial endpoints by name, in the order in which they are tried. Each step is a mapping of "
+        "names to weights: conversations are shared out by weight, and where one fails the others of its step come "
+        "before the next step. A name that the settings do not have is passed over. Empty: all that the settings have, "
+        "in their order.",
+        json_schema_extra={
+            "legal": "a list of mappings from an endpoint's name to a weight of 1 to 1000, no name twice",
+            "keys": NAME_LEGAL,
+        },
+    )
+    limits: Patience = Field(
+        default_factory=Patience,
+        description="How long the steps of an answer may take.",
+    )
     on_disconnect: OnDisconnect = Field(
         default_factory=OnDisconnect, description="What becomes of an answer whose caller has left."
+    )
+    aliases: dict[AliasName, AliasTarget] = Field(
+        default_factory=dict,
+        description="Other names for models, for callers who ask for one that is not here: `gpt-4o: auto`. Each stands "
+        "for `auto`, a road or an adapter, and may be none of those names itself.",
+        json_schema_extra={"legal": TARGETS_LEGAL, "keys": ALIAS_LEGAL},
     )
     tasks: dict[Task, TaskRow] = Field(
         default_factory=dict, description="Rows by task; a task without a row goes by score."
@@ -193,6 +235,24 @@ class PolicyDocument(Strict):
         for n, word in enumerate(self.overflow_order):
             if word in self.overflow_order[:n]:
                 raise wrong(f"overflow_order.{n}", "this word is given twice")
+        return self
+
+    @model_validator(mode="after")
+    def _no_endpoint_twice(self) -> PolicyDocument:
+        seen: set[str] = set()
+        for n, step in enumerate(self.endpoints):
+            if not step:
+                raise wrong(f"endpoints.{n}", "must name at least one endpoint")
+            for name in step:
+                if name in seen:
+                    raise wrong(("endpoints", n, name), "this endpoint is given twice")
+                seen.add(name)
+        return self
+
+    @model_validator(mode="after")
+    def _aliases_lead_to_models(self) -> PolicyDocument:
+        for at, message in alias_problems(self.aliases, None):
+            raise wrong(at, message)
         return self
 
     @model_validator(mode="after")

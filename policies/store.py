@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -87,6 +87,7 @@ class PolicyStore:
         state: where the overlay is kept.
         metrics: counts refused reloads; None counts nothing.
         log: gets one line for every policy that comes into force and every problem of one that does not.
+        adapters: the adapters that the settings have; None takes an alias's word for it.
         poll_interval_s: seconds between two looks at the file in `watch`.
         sleep: waits in `watch`.
 
@@ -105,11 +106,13 @@ class PolicyStore:
         metrics: PolicyMetrics | None = None,
         log: logging.Logger | None = None,
         *,
+        adapters: Collection[str] | None = None,
         poll_interval_s: float = 1.0,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._source = source
         self._state = state
+        self._adapters = adapters
         self._metrics = metrics
         self._log = log or logging.getLogger(__name__)
         self._interval = poll_interval_s
@@ -235,7 +238,7 @@ class PolicyStore:
     def _parsed(self, content: _Content, overlay: Overlay, entry: OverlayEntry | None) -> _InForce:
         if content.raw is None:
             raise ConfigProblems(content.problems)
-        file = parse_policy(content.raw, str(self._source))
+        file = parse_policy(content.raw, str(self._source), self._adapters)
         try:
             policy = compile_policy(overlay.over(file.document))
         except OverlayConflict as exc:

@@ -146,7 +146,8 @@ class Engine(Protocol):
         ...
 
     def stream(self, call: EngineCall) -> AsyncIterator[bytes]:
-        """The answer as complete Server-Sent Events, each `data: {...}\\n\\n`, without the final `[DONE]`.
+        """The answer as complete Server-Sent Events, each `data: {...}\\n\\n`, without the final `[DONE]`; those that
+        came at once come in one piece.
 
         The iterator ends normally only when the engine finished the answer; everything else raises. An error
         is never yielded as an event. `EngineUnavailable` after some events may be answered by another engine with the

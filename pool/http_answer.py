@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
@@ -16,8 +17,7 @@ NOT_A_STREAM: Final = ("application/json", "text/html")
 
 _BROKEN_OFF: Final = frozenset({"abort", "error"})
 """Finish reasons of an answer that was given up."""
-_CONTENT: Final = (
-    "content",
+_MORE_CONTENT: Final = (
     "reasoning",
     "reasoning_content",
     "refusal",
@@ -133,8 +133,30 @@ class StreamReader:
         self._names = names
         self._tally = tally
         self._counted = False
+        self.done = False
+        """`[DONE]` has come."""
         self._seen: set[int] = set()
         self._finished: set[int] = set()
+
+    def take_all(self, events: Iterable[bytes]) -> tuple[bytes, Broken | None]:
+        """Read the data of events that came at once, up to `[DONE]`, which sets `done`.
+
+        Returns:
+            The events to hand on in one piece, and what was wrong with the one after them.
+        """
+        made: list[bytes] = []
+        fault: Broken | None = None
+        try:
+            for event in events:
+                if event.strip() == DONE:
+                    self.done = True
+                    break
+                shown = self.take(event)
+                if shown is not None:
+                    made.append(shown)
+        except Broken as exc:
+            fault = exc
+        return made[0] if len(made) == 1 else b"".join(made), fault
 
     def take(self, event: bytes) -> bytes | None:
         """Read the data of one event; gives the event to hand on, if it is the caller's to see.
@@ -188,7 +210,9 @@ class StreamReader:
         self._seen.add(index)
         if reason is not None:
             self._finished.add(index)
-        return isinstance(delta, dict) and any(delta.get(name) for name in _CONTENT)
+        if not isinstance(delta, dict):
+            return False
+        return bool(delta.get("content")) or any(delta.get(name) for name in _MORE_CONTENT)
 
     def _event(self, chunk: dict[str, Any]) -> bytes:
         return b"data: " + self._names.encode(chunk) + b"\n\n"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator
+from types import TracebackType
 from typing import Any, Final
 
 import msgspec
@@ -29,7 +29,6 @@ from weighbridge.pool.engine import (
 )
 from weighbridge.pool.engine_body import prepare
 from weighbridge.pool.http_answer import (
-    DONE,
     NOT_A_STREAM,
     Broken,
     Renamed,
@@ -149,7 +148,7 @@ class HttpEngine:
         return tokens
 
     async def complete(self, call: EngineCall) -> bytes:
-        async with self._underway(call, stream=False) as (exchange, tally):
+        with _Underway(self, call, stream=False) as (exchange, tally):
             self._silent += 1
             try:
                 await self._send(exchange, call, tally, stream=False)
@@ -169,7 +168,7 @@ class HttpEngine:
         if continues(call.trail):
             # It takes text, not ids, so the answer could not go on where it broke off.
             raise EngineUnavailable
-        async with self._underway(call, stream=True) as (exchange, tally):
+        with _Underway(self, call, stream=True) as (exchange, tally):
             await self._send(exchange, call, tally, stream=True)
             if exchange.header("content-type").lower().startswith(NOT_A_STREAM):
                 raise Broken
@@ -178,16 +177,18 @@ class HttpEngine:
             if call.trail is not None:
                 call.trail.lost = True
             while piece := await exchange.piece():
-                for data in parser.feed(piece):
-                    if data.strip() == DONE:
-                        if not reader.whole:
-                            raise ExchangeLost("cut")
-                        return
-                    before = call.meter.completion
-                    event = reader.take(data)
-                    self._made += max(0, call.meter.completion - before)
-                    if event is not None:
-                        yield event
+                before = call.meter.completion
+                events, fault = reader.take_all(parser.feed(piece))
+                self._made += max(0, call.meter.completion - before)
+                if events:
+                    yield events
+                if fault is not None:
+                    raise fault
+                if reader.done:
+                    if not reader.whole:
+                        raise ExchangeLost("cut")
+                    exchange.over()
+                    return
             if not reader.finished:
                 raise ExchangeLost("cut")
 
@@ -230,28 +231,17 @@ class HttpEngine:
 
     # ---- one call ----
 
-    @asynccontextmanager
-    async def _underway(self, call: EngineCall, *, stream: bool) -> AsyncIterator[tuple[Exchange, Tally]]:
-        """Keep count of the call, end its connection on every way out, and say in our words what went wrong."""
+    def _begin(self, call: EngineCall, *, stream: bool) -> Exchange:
         session = self._up()
         if call.request_id in self._calls:
             raise RuntimeError("this request is running already")
         exchange = self._calls[call.request_id] = self._exchange(session, call.request_id, stream=stream)
-        tally = Tally(call.meter)
-        try:
-            yield exchange, tally
-        except ExchangeLost as lost:
-            if lost.kind in NOTHING_SENT:
-                tally.nothing()
-            self._note(lost.kind)
-            raise EngineUnavailable from None
-        except (Broken, EventTooLarge):
-            self._note("malformed")
-            raise EngineUnavailable from None
-        finally:
-            del self._calls[call.request_id]
-            exchange.close()
-            self._look_for_death()
+        return exchange
+
+    def _ended(self, call: EngineCall, exchange: Exchange) -> None:
+        del self._calls[call.request_id]
+        exchange.close()
+        self._look_for_death()
 
     async def _send(self, exchange: Exchange, call: EngineCall, tally: Tally, *, stream: bool) -> None:
         """Send the request; returns once an answer with status 200 has begun."""
@@ -294,6 +284,7 @@ class HttpEngine:
             headers,
             connect_s=self._settings.endpoint_connect_timeout_s,
             idle_s=self._settings.endpoint_idle_timeout_s,
+            keep=request_id is not None,
         )
 
     # ---- the server ----
@@ -320,3 +311,31 @@ class HttpEngine:
         dead when nothing is left of that. Its successor waits for the server."""
         if self._deaf and not self._calls and not self._closed.is_set():
             self._died.set()
+
+
+class _Underway:
+    """Keeps count of one call, ends its connection on every way out, and says in our words what went wrong."""
+
+    __slots__ = ("_call", "_engine", "_exchange", "_tally")
+
+    def __init__(self, engine: HttpEngine, call: EngineCall, *, stream: bool) -> None:
+        self._engine, self._call = engine, call
+        self._exchange = engine._begin(call, stream=stream)
+        self._tally = Tally(call.meter)
+
+    def __enter__(self) -> tuple[Exchange, Tally]:
+        return self._exchange, self._tally
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        lost = exc.kind if isinstance(exc, ExchangeLost) else None
+        if isinstance(exc, Broken | EventTooLarge):
+            lost = "malformed"
+        if lost in NOTHING_SENT:
+            self._tally.nothing()
+        if lost is not None:
+            self._engine._note(lost)
+        self._engine._ended(self._call, self._exchange)
+        if lost is not None:
+            raise EngineUnavailable from None

@@ -1,6 +1,8 @@
-"""HTTP to a server of a tier elsewhere on the private network: the session, and one request under its time limits.
+"""HTTP to a server of a tier elsewhere on the private network: one request under its time limits, and names that are
+looked up and judged.
 
-The only module of this room that opens a connection by HTTP. It refuses every address that may not get raw text.
+With `pool.http_session` and `pool.http_connection` all that this room speaks of HTTP. Every address that may not get
+raw text is refused.
 """
 
 from __future__ import annotations
@@ -9,46 +11,35 @@ import asyncio
 import errno
 import socket
 from collections.abc import Collection, Mapping
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, cast
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from pydantic import SecretStr
 
+from weighbridge.pool.http_connection import Connection, ExchangeLost, LostKind
+from weighbridge.pool.http_session import Session, Target, target_of
 from weighbridge.pool.private_network import AddressRefused, is_trusted, may_get_text
 from weighbridge.pool.threads import in_thread
+
+__all__ = ["Exchange", "ExchangeLost", "LostKind", "Session", "ask", "open_session"]
 
 _MAX_DOCUMENT_BYTES: Final = 32 * 1024 * 1024
 
 _LOOKUPS: Final = 8
 """Names that are looked up at a time; the next one waits, and its connection's time limit with it."""
 
-Session = aiohttp.ClientSession
+_STALE_S: Final = 0.5
+"""A used connection that is lost so soon after a request was written on it, without a word, was closed by the server
+for its idleness at that very moment: the request was not read and is sent again, once."""
+
+_LAST_BYTES_S: Final = 1.0
+"""Seconds the last bytes of an answer may take that is over, before its connection is given up."""
+
 Resolver = AbstractResolver
-
-LostKind = Literal["refused", "address", "connect", "reset", "stall", "cut", "malformed", "ended"]
-"""How an exchange was lost.
-
-- refused: nobody listens there.
-- address: the name leads outside the private network; nothing was connected.
-- connect: no connection (name, TCP, TLS, or its time limit).
-- reset: the connection was lost before an answer began.
-- stall: nothing came for too long.
-- cut: the answer broke off.
-- malformed: what came is not what the protocol says.
-- ended: this side ended it.
-"""
 
 NOTHING_SENT: Final = frozenset({"refused", "address", "connect"})
 """Kinds after which the server cannot have begun any work."""
-
-
-class ExchangeLost(Exception):
-    """No whole answer came. Holds no byte of what did come."""
-
-    def __init__(self, kind: LostKind) -> None:
-        super().__init__(f"the exchange was lost: {kind}")
-        self.kind: LostKind = kind
 
 
 class PrivateResolver(AbstractResolver):
@@ -102,23 +93,13 @@ def own_threads_resolver() -> Resolver:
 
 
 def open_session(trusted: Collection[str], resolver: Resolver | None = None) -> Session:
-    """A session for one endpoint: no proxy or netrc from the environment, no cookies, no default headers. Needs a
-    running loop.
+    """A session for one endpoint. Needs a running loop.
 
     Args:
         trusted: hosts that may be outside the private network.
         resolver: looks names up in place of the machine's own resolver.
     """
-    checked = PrivateResolver(resolver or own_threads_resolver(), trusted)
-    return aiohttp.ClientSession(
-        # A connection for every request: its name is looked at anew, a server that is gone is seen at once, and no
-        # request is lost on a connection that the server was about to close. It costs little beside an answer.
-        connector=aiohttp.TCPConnector(limit=0, force_close=True, resolver=checked, use_dns_cache=False),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        trust_env=False,
-        raise_for_status=False,
-        skip_auto_headers=("accept", "accept-encoding", "user-agent"),
-    )
+    return Session(trusted, PrivateResolver(resolver or own_threads_resolver(), trusted))
 
 
 def default_headers(key: SecretStr | None) -> dict[str, str]:
@@ -137,17 +118,26 @@ class Exchange:
         headers: all the headers there are, besides those of the framing.
         connect_s: seconds to connect, name and TLS included.
         idle_s: seconds in which a byte must come.
+        keep: use a connection that waits for a request, and leave it for the next one. Else the server is asked on a
+            connection of its own, which tells whether it still takes any.
     """
 
     def __init__(
-        self, session: Session, headers: Mapping[str, str], *, connect_s: float, idle_s: float
+        self,
+        session: Session,
+        headers: Mapping[str, str],
+        *,
+        connect_s: float,
+        idle_s: float,
+        keep: bool = False,
     ) -> None:
         self._session = session
         self._headers = headers
         self._connect_s = connect_s
         self._idle_s = idle_s
+        self._keep = keep
         self._limit: asyncio.Timeout | None = None
-        self._response: aiohttp.ClientResponse | None = None
+        self._connection: Connection | None = None
         self._ended = False
 
     async def send(self, method: str, url: str, body: bytes | None = None, *, patient: bool = False) -> int:
@@ -162,29 +152,29 @@ class Exchange:
         Raises:
             ExchangeLost: any kind but cut.
         """
-        failed: LostKind
         self._refuse_ended()
-        try:
-            async with asyncio.timeout(None if patient else self._idle_s) as self._limit:
-                response = self._response = await self._session.request(
-                    method,
-                    url,
-                    data=body,
-                    headers=self._headers,
-                    allow_redirects=False,
-                    timeout=aiohttp.ClientTimeout(connect=self._connect_s),
-                )
-            return response.status
-        except (aiohttp.ClientError, aiohttp.http_exceptions.HttpProcessingError, OSError) as exc:
-            failed = self._kind(exc, "reset")
-        finally:
-            self._limit = None
-        # Raised out here so that no exception of the library, which may quote bytes, hangs on ours.
-        raise ExchangeLost(failed)
+        target = target_of(url)
+        request = self._request(method, target, body)
+        limit_s = None if patient else self._idle_s
+        waiting = self._session.waiting_for(target) if self._keep else None
+        if waiting is not None:
+            self._connection = waiting
+            asked = waiting.ask(request)
+            try:
+                return await waiting.head(limit_s)
+            except ExchangeLost as lost:
+                if lost.kind != "reset" or waiting.heard or waiting.silent_for(asked) > _STALE_S:
+                    raise
+            self._session.drop(waiting)
+            self._refuse_ended()
+        connection = await self._connected(target)
+        self._refuse_ended()
+        connection.ask(request)
+        return await connection.head(limit_s)
 
     def header(self, name: str) -> str:
         """The value of an answer's header, empty when it has none."""
-        return str(self._answer.headers.get(name, ""))
+        return self._answering.headers.get(name.encode(), b"").decode("latin-1")
 
     async def piece(self) -> bytes:
         """The next bytes of the body; empty at its end.
@@ -192,16 +182,8 @@ class Exchange:
         Raises:
             ExchangeLost: stall, cut, malformed or ended.
         """
-        failed: LostKind
         self._refuse_ended()
-        try:
-            async with asyncio.timeout(self._idle_s) as self._limit:
-                return await self._answer.content.readany()
-        except (aiohttp.ClientError, aiohttp.http_exceptions.HttpProcessingError, OSError) as exc:
-            failed = self._kind(exc, "cut")
-        finally:
-            self._limit = None
-        raise ExchangeLost(failed)
+        return await self._answering.piece(self._idle_s)
 
     async def read(self) -> bytes:
         """The whole body. Raises ExchangeLost as `piece`; malformed when it is too long for any answer."""
@@ -214,41 +196,75 @@ class Exchange:
             pieces.append(piece)
         return b"".join(pieces)
 
+    def over(self) -> None:
+        """The answer is whole for its reader, though its framing may lack some last bytes: the connection may wait
+        for the next request once they have come. Instead of `close`."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        if self._keep and not self._ended:
+            connection.part(_LAST_BYTES_S)
+        else:
+            self._session.drop(connection)
+
     def end(self) -> None:
         """End it from another task: the connection is closed now, and who reads or will read gets `ended`."""
         self._ended = True
         if self._limit is not None and not self._limit.expired():
             self._limit.reschedule(asyncio.get_running_loop().time())
-        self.close()
+        if self._connection is not None:
+            self._session.drop(self._connection)
 
     def close(self) -> None:
-        """Close the connection at once. Idempotent."""
-        if self._response is not None:
-            self._response.close()
+        """Close the connection, unless its answer has come whole and the next request may have it. Idempotent."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        if self._keep and connection.reusable:
+            connection.part(0.0)
+        else:
+            self._session.drop(connection)
 
     @property
-    def _answer(self) -> aiohttp.ClientResponse:
-        if self._response is None:
+    def _answering(self) -> Connection:
+        if self._connection is None:
             raise RuntimeError("nothing has been sent yet")
-        return self._response
+        return self._connection
+
+    async def _connected(self, target: Target) -> Connection:
+        failed: LostKind
+        try:
+            async with asyncio.timeout(self._connect_s) as self._limit:
+                # Kept at once: where the limit runs out at this very moment, `close` must find it.
+                connection = self._connection = await self._session.connect(target, self._connect_s)
+            return connection
+        except (OSError, UnicodeError) as exc:
+            failed = self._kind(exc)
+        finally:
+            self._limit = None
+        # Raised out here so that nothing of the system's own words hangs on ours.
+        raise ExchangeLost(failed)
+
+    def _request(self, method: str, target: Target, body: bytes | None) -> bytes:
+        lines = [f"{method} {target.path} HTTP/1.1\r\nhost: {target.authority}\r\n"]
+        lines += [f"{name}: {value}\r\n" for name, value in self._headers.items()]
+        lines.append("connection: keep-alive\r\n" if self._keep else "connection: close\r\n")
+        if body is None:
+            lines.append("\r\n")
+            return "".join(lines).encode("latin-1")
+        lines.append(f"content-length: {len(body)}\r\n\r\n")
+        return "".join(lines).encode("latin-1") + body
 
     def _refuse_ended(self) -> None:
         if self._ended:
             raise ExchangeLost("ended")
 
-    def _kind(self, exc: Exception, otherwise: LostKind) -> LostKind:
+    def _kind(self, exc: OSError | UnicodeError) -> LostKind:
         if self._ended:
             return "ended"
-        if isinstance(exc, aiohttp.ClientConnectorError):
-            reason = exc.os_error
-            if isinstance(reason, AddressRefused):
-                return "address"
-            return "refused" if reason.errno == errno.ECONNREFUSED else "connect"
-        if isinstance(exc, aiohttp.ConnectionTimeoutError | aiohttp.ServerFingerprintMismatch):
-            return "connect"
-        if isinstance(exc, aiohttp.ClientResponseError | aiohttp.http_exceptions.HttpProcessingError):
-            return "malformed"
-        return "stall" if isinstance(exc, TimeoutError) else otherwise
+        if isinstance(exc, AddressRefused):
+            return "address"
+        return "refused" if getattr(exc, "errno", None) == errno.ECONNREFUSED else "connect"
 
 
 async def ask(

@@ -47,7 +47,7 @@ def check_endpoint(road: str, url: str, trusted: Collection[str]) -> None:
         raise ConfigError(f"tiers.{road}.endpoints: this is not the URL of a server")
     if is_trusted(host, trusted):
         return
-    # aiohttp connects to what looks like an address without asking a resolver.
+    # What is an address is connected to without asking a resolver.
     if (is_address(host) or ":" in host or host.replace(".", "").isdigit()) and not may_get_text(host):
         raise ConfigError(
             f"tiers.{road}.endpoints: {host} is neither loopback nor a private address; name it in "

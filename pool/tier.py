@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from weighbridge.config.clock import Clock
@@ -141,7 +140,8 @@ class Tier:
         """
         answer = self._expected_answer(task, body)
         prompt = min(self.expectation.prompt_tokens(prompt_bytes(body, body_bytes)), self.max_model_len)
-        ask = replace(ask, tokens=min(prompt + answer, self._most_reserved))
+        tokens = min(prompt + answer, self._most_reserved)
+        ask = Ask(ask.deadline, ask.priority, ask.tenant, tokens, ask.affinity, ask.wait, ask.shunned)
         while True:
             # A worker that has died is noticed here, not at its next probe.
             _ = self.ready

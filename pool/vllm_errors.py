@@ -34,7 +34,7 @@ _NUMBERS: Final = (
 """Fields whose errors hold nothing but numbers, as long as the caller sent a number."""
 
 _LEADING_FIELD: Final = re.compile(r"`?([a-z_]+)`?\b")
-_GRAMMAR: Final = re.compile(r"grammar|json schema|JSON schema|regex|structural tag", re.ASCII)
+_GRAMMAR: Final = re.compile(r"[Gg]rammar|json schema|JSON schema|regex|structural tag", re.ASCII)
 _PARAMETER: Final = re.compile(r"[a-z_][a-z_.]{0,60}")
 _STRUCTURED: Final = ("response_format", "structured_outputs", "tools")
 
@@ -118,7 +118,9 @@ def _client_error(exc: BaseException, body: dict[str, Any], window: int) -> ApiE
         # vLLM had cut the limit down to what the prompt leaves over: nothing.
         return ContextLengthExceeded(window, window)
     if parameter in _NUMBERS and not isinstance(body.get(parameter), str | list | dict):
-        return InvalidRequest(_sentence(text), param=parameter)
+        # vLLM has one name for both fields.
+        top = parameter == "logprobs" and isinstance(body.get("top_logprobs"), int)
+        return InvalidRequest(_sentence(text), param="top_logprobs" if top else parameter)
     if _GRAMMAR.search(text):
         field = next((name for name in _STRUCTURED if body.get(name) is not None), None)
         return InvalidRequest(

@@ -172,7 +172,10 @@ class Account:
         if written is None:
             return
         try:
-            await asyncio.shield(written)
+            if written.done():
+                written.result()
+            else:
+                await asyncio.shield(written)
         except LedgerUnavailable:
             log.debug("request %s: its row waits for the ledger", self.request.request_id)
 
@@ -188,7 +191,7 @@ class Account:
         return answer.weighbridge_headers(
             request_id=self.request.request_id,
             road=(self.road or "") if settled else "",
-            score=weighed.weight.score if weighed else None,
+            score=weighed.score if weighed else None,
             task=weighed.weight.task if weighed else "",
             policy=weighed.policy.version if weighed else "",
             attempts=self.attempts if settled else None,
@@ -210,7 +213,7 @@ class Account:
             model_requested=request.model,
             stream=request.stream,
             road=weighed.road if weighed else "",
-            score=weighed.weight.score if weighed else 0.0,
+            score=weighed.score if weighed else None,
             task=weighed.weight.task if weighed else "unknown",
             policy_version=weighed.policy.version if weighed else "",
             calibration_version=weighed.calibration_version if weighed else "",

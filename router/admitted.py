@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
+
+import msgspec
 
 _FIRST_TURN: Final = ("system", "developer", "user")
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
+class Admitted(msgspec.Struct, frozen=True):
     """A request that is authenticated and parsed. From here the dispatch owes exactly one usage record.
 
     Args:
         request_id: UUIDv7 made at admission; the ledger, the engine and the upstream share it.
         body: the decoded chat-completions body, unknown fields kept.
         body_bytes: length of the body as received, in bytes.
-        model: the requested model name, one of `config.roads.MODEL_NAMES` or a tier's adapter.
+        model: the requested model name: one of `config.roads.MODEL_NAMES`, a tier's adapter, or a policy's alias.
         stream: whether the caller asked for Server-Sent Events.
         admitted_at: monotonic seconds at admission.
         admitted_ns: UTC nanoseconds at admission.

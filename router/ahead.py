@@ -32,6 +32,7 @@ class MaskAhead:
         self._made_under: object = None
         self._speculation = Speculation()
         self._task: asyncio.Task[MaskedRequest] | None = None
+        self._made: MaskedRequest | None = None
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -49,8 +50,10 @@ class MaskAhead:
             MaskingRefused: it must not leave.
             InvalidRequest: a known field has a wrong type.
         """
-        if self._task is not None and self._depends() != self._made_under:
+        if self._depends() != self._made_under:
             self.drop()
+        if self._made is not None:
+            return self._made
         if self._task is not None:
             self._speculation.promote()
             try:
@@ -59,17 +62,21 @@ class MaskAhead:
                 # It may have had to give way to requests that were needed when this one was not.
                 if refusal.reason not in PASSING:
                     raise
-        return await self._mask(None)
+        under = self._depends()
+        made = await self._mask(None)
+        self._made_under, self._made = under, made
+        return made
 
     def drop(self) -> None:
         """It is not needed: the request is served here, or gone. Idempotent."""
+        self._made = None
         if self._task is not None:
             self._task.cancel()
             self._task = None
             self._speculation = Speculation()
 
     def _begin(self) -> None:
-        if self._task is None:
+        if self._task is None and self._made is None:
             self._made_under = self._depends()
             self._task = asyncio.create_task(self._mask(self._speculation), name="mask-ahead")
             # Whether anybody asks for its result or not, asyncio is not to complain.

@@ -11,6 +11,17 @@ from weighbridge.router.admitted import Header
 
 DONE = b"data: [DONE]\n\n"
 
+_OURS = (
+    b"x-weighbridge-request-id",
+    b"x-weighbridge-road",
+    b"x-weighbridge-score",
+    b"x-weighbridge-task",
+    b"x-weighbridge-policy",
+    b"x-weighbridge-attempts",
+    b"x-weighbridge-queue-ms",
+    b"x-weighbridge-reason",
+)
+
 
 class _Delta(msgspec.Struct):
     """What may carry content; of any type, since providers differ and this only asks whether it is there."""
@@ -44,6 +55,12 @@ def frame(payload: bytes) -> bytes:
 def payload_of(event: bytes) -> bytes:
     """The JSON of an event as engines frame it."""
     return event[6:].rstrip(b"\n")
+
+
+def commits(piece: bytes) -> bool:
+    """Whether one of the events in a piece, as engines frame them, is the commit point."""
+    events = piece.split(b"\n\n") if piece.count(b"\n\n") > 1 else (piece,)
+    return any(has_content(payload_of(event)) for event in events if event)
 
 
 def has_content(payload: bytes) -> bool:
@@ -113,18 +130,16 @@ def weighbridge_headers(
     reason: str,
 ) -> list[Header]:
     """The `x-weighbridge-*` headers every answer carries, errors included; what is not known is left out."""
-    pairs = {
-        "request-id": request_id,
-        "road": road,
-        "score": "" if score is None else f"{score:.3f}",
-        "task": task,
-        "policy": policy,
-        "attempts": "" if attempts is None else str(attempts),
-        "queue-ms": "" if queue_ms is None else f"{queue_ms:.0f}",
-        "reason": reason,
-    }
+    values = (
+        request_id,
+        road,
+        "" if score is None else f"{score:.3f}",
+        task,
+        policy,
+        "" if attempts is None else str(attempts),
+        "" if queue_ms is None else f"{queue_ms:.0f}",
+        reason,
+    )
     return [
-        (f"x-weighbridge-{name}".encode(), value.encode("latin-1", "replace"))
-        for name, value in pairs.items()
-        if value
+        (name, value.encode("latin-1", "replace")) for name, value in zip(_OURS, values, strict=True) if value
     ]

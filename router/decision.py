@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -71,7 +71,20 @@ class Decision(msgspec.Struct, frozen=True):
     """What becomes of it when it may not leave as it stands: a local tier may still serve it, or nobody."""
 
 
-def why_not(weight: Assessment, policy: Policy, facts: Facts) -> tuple[tuple[str, ...], tuple[str, ...]]:
+UNWEIGHED: Final = Assessment(0.0, "unknown", "other", ())
+"""Stands for a weight that nobody asked for; see `needs_weight`. The record and the headers then hold no score."""
+
+Why = tuple[tuple[str, ...], tuple[str, ...]]
+
+
+def needs_weight(model: str, policy: Policy, facts: Facts) -> bool:
+    """Whether anything hangs on a request's weight: not where the caller named a local tier, the policy lets it stay
+    there whatever comes, and there is no conversation that could be pinned for what the request is."""
+    named = policy.aliases.get(model, model)
+    return named in (AUTO, COMMERCIAL) or policy.explicit_local != "stay" or facts.conversation is not None
+
+
+def why_not(weight: Assessment, policy: Policy, facts: Facts) -> Why:
     """Why the request does not leave.
 
     Returns:
@@ -92,16 +105,22 @@ _CONVERSATION: Mapping[PinState | None, str] = {
 }
 
 
-def decide(model: str, weight: Assessment, policy: Policy, facts: Facts) -> Decision:
-    """Choose the road.
+def decide(model: str, weight: Assessment, policy: Policy, facts: Facts, why: Why | None = None) -> Decision:
+    """Choose the road for a request for `model`, which may be an alias of the policy's.
+
+    Args:
+        why: what `why_not` says of the same arguments, where that is known already.
 
     Raises:
         ApiError: 403 for an explicit commercial road that is closed, 404 for a tier that is not here, 503
             when there is no road at all.
     """
-    lasting, other = why_not(weight, policy, facts)
+    lasting, other = why or why_not(weight, policy, facts)
     closed = (*lasting, *other)
     may_leave = not closed and facts.commercial_configured
+    named = policy.aliases.get(model)
+    alias = () if named is None else (f"alias {model} of {named}",)
+    model = named or model
     if model == AUTO:
         placed = policy.place(weight.task, weight.score, facts.tenant)
         road, moved = _reachable(placed.road, facts.local_roads, may_leave, closed)
@@ -132,7 +151,7 @@ def decide(model: str, weight: Assessment, policy: Policy, facts: Facts) -> Deci
         task=weight.task,
         language=weight.language,
         # What holds for the policy or the tenant as a whole is told only where it moved the request.
-        reasons=(*_wishes(facts), *(why for why in closed if why != NEVER), *reasons),
+        reasons=(*alias, *_wishes(facts), *(why for why in closed if why != NEVER), *reasons),
         may_leave=may_leave,
         egress_reason=egress_reason,
         queue_lock_timeout_ms=wait_ms if facts.max_queue_ms is None else min(wait_ms, facts.max_queue_ms),

@@ -7,7 +7,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final
+from typing import Final, Literal
 
 from weighbridge.commercial.errors import ClosedBy, EgressClosed, UpstreamFailed, UpstreamRefused
 from weighbridge.config.errors import ApiError, ContextLengthExceeded
@@ -39,6 +39,26 @@ class WorkerLost(ApiError):
         )
 
 
+Late = Literal["first_token_late", "stalled", "too_long"]
+
+
+class LocalLate(ApiError):
+    """A local model took longer than the policy's limits for local answers.
+
+    Args:
+        limit: which one.
+    """
+
+    def __init__(self, limit: Late) -> None:
+        super().__init__(
+            504,
+            "The local model took longer than the policy allows.",
+            type="server_error",
+            code=f"local_{limit}",
+        )
+        self.limit: Late = limit
+
+
 class Opens(Enum):
     """Which roads a setback opens."""
 
@@ -61,6 +81,12 @@ _CONTENDED: Final[Mapping[type[ApiError], str]] = {
 }
 
 
+POLICY_CODES: Final = frozenset({"content_filter", "content_policy_violation", "moderation_blocked"})
+"""The provider has judged the content itself."""
+
+TOO_LONG: Final = "context_length_exceeded"
+"""The provider's model has too small a window; one with a larger one may take the same request."""
+
 _REFUSED: Final = ("masking_refused", "egress_closed")
 
 
@@ -71,6 +97,8 @@ class Setback:
     cause: str
     opens: Opens
     error: ApiError
+    upstream: UpstreamFailed | UpstreamRefused | None = None
+    """What the commercial endpoint did, where it was one."""
 
     @property
     def refused(self) -> bool:
@@ -103,9 +131,15 @@ def setback_of(exc: Exception, decision: Decision) -> Setback:
             return Setback("ledger_unavailable", Opens.LOCAL, _no_record(retry))
         case EmptyAnswer():
             return Setback("empty_answer", Opens.ANY, _empty())
+        case LocalLate(limit=limit):
+            return Setback(limit, Opens.ANY, exc)
         case UpstreamFailed():
-            return Setback(f"upstream_{exc.kind}", Opens.LOCAL, _upstream(exc))
-        case UpstreamRefused() | ApiError():
+            return Setback(f"upstream_{exc.kind}", Opens.LOCAL, _upstream(exc), exc)
+        case UpstreamRefused() if exc.upstream_code == TOO_LONG:
+            return Setback("window", Opens.LOCAL, exc, exc)
+        case UpstreamRefused():
+            return Setback("refused", Opens.NOTHING, exc, exc)
+        case ApiError():
             return Setback("refused", Opens.NOTHING, exc)
         case _:
             raise exc
@@ -129,6 +163,10 @@ def final_error(setbacks: Sequence[Setback]) -> ApiError:
     cause: coming again would not help it, as it does after a full queue.
     """
     last = setbacks[-1]
+    if _turned_away(last):
+        # It came there because a tier or another endpoint was busy or gone, and was not wanted: that is no news of the
+        # request.
+        last = next((setback for setback in reversed(setbacks) if not _turned_away(setback)), setbacks[0])
     if last.refused and last.opens is Opens.LOCAL and len(setbacks) > 1 and setbacks[-2].opens is Opens.ANY:
         return setbacks[-2].error
     if last.cause == "not_ready":
@@ -140,6 +178,12 @@ def final_error(setbacks: Sequence[Setback]) -> ApiError:
             (setback for setback in setbacks if setback.refused and setback.error.status == 429), last
         )
     return last.error
+
+
+def _turned_away(setback: Setback) -> bool:
+    """Whether a provider refused the request for another reason than its content."""
+    said = setback.upstream
+    return isinstance(said, UpstreamRefused) and said.upstream_code not in POLICY_CODES
 
 
 def answer_to(exc: Exception, request_id: str, phase: str) -> ApiError:
@@ -159,6 +203,8 @@ def egress_reason(setback: Setback) -> str:
     """The word the egress row gives for an overflow after `setback`."""
     if setback.opens is Opens.OVERFLOW:
         return "queue_lock_timeout"
+    if setback.cause in ("first_token_late", "too_long"):
+        return "local_late"
     return "window" if setback.cause == "window" else "worker_lost"
 
 
@@ -242,6 +288,14 @@ def _upstream(exc: UpstreamFailed) -> ApiError:
             type="rate_limit_error",
             code="upstream_rate_limited",
             retry_after_s=exc.retry_after_s or 1,
+        )
+    if exc.kind == "resting":
+        return ApiError(
+            503,
+            "The commercial API has failed too often and is being left alone for a moment.",
+            type="server_error",
+            code="upstream_resting",
+            retry_after_s=exc.retry_after_s,
         )
     late = exc.kind in ("stall", "timeout")
     return ApiError(

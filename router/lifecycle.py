@@ -19,24 +19,26 @@ from functools import partial
 from weighbridge.config.clock import Clock
 from weighbridge.config.deadline import Deadline
 from weighbridge.config.errors import ApiError, ContextLengthExceeded, ShuttingDown
+from weighbridge.config.limits import LocalLimits
 from weighbridge.config.roads import COMMERCIAL, Road
 from weighbridge.policies.compiled import Policy
 from weighbridge.pool.engine import Engine, EngineCall, EngineOverloaded, Trail
 from weighbridge.pool.lease import SlotLease
-from weighbridge.pool.slot_lock import Ask, Priority, QueueLockTimeout
-from weighbridge.pool.tier import Tier
+from weighbridge.pool.slot_lock import QueueLockTimeout
 from weighbridge.pool.worker import TierNotReady
 from weighbridge.router import answer
 from weighbridge.router.account import Account
 from weighbridge.router.admitted import Admitted, ClientGone, Sink
-from weighbridge.router.affinity import affinity_of
 from weighbridge.router.ahead import MaskAhead
 from weighbridge.router.decision import Decision
 from weighbridge.router.delivery import Delivery
 from weighbridge.router.draining import drained
-from weighbridge.router.failover import EmptyAnswer, Setback, WorkerLost, answer_to, setback_of
+from weighbridge.router.failover import EmptyAnswer, LocalLate, Setback, WorkerLost, answer_to, setback_of
+from weighbridge.router.outward import Outward
 from weighbridge.router.phases import LEGAL, Phase
 from weighbridge.router.roads import Passage, Roads, Weighed, closing
+from weighbridge.router.silence import Silence
+from weighbridge.router.slot_ask import ask_to_go_on, first_ask
 from weighbridge.router.walk import Walk
 
 log = logging.getLogger("weighbridge.router")
@@ -105,6 +107,8 @@ class Lifecycle:
         """What was streamed so far, where another worker could go on with it."""
         self._ahead: MaskAhead | None = None
         """The mask, where the request may have to leave."""
+        self._outward: Outward | None = None
+        """The commercial endpoints, once the request has come so far."""
         self._failed_workers: list[str] = []
         """Workers of the present tier that could not serve this request."""
 
@@ -176,12 +180,15 @@ class Lifecycle:
             if setback is None:
                 await self._finish()
                 return
+            setback = self._outward.met(setback) if self._outward is not None else setback
             walk.met(setback)
             if self._stays_in_tier(road, setback):
                 self._note(f"{road} lost its worker, trying another")
                 continue
             if self.phase is Phase.COMMITTED:
                 raise setback.error
+            if road == COMMERCIAL and await self._asks_again(setback, walk.elsewhere):
+                continue
             onward = walk.go_on(self.account.queue_ms)
             self._note(f"{setback.cause} on {road}, {f'moving to {onward}' if onward else 'no road left'}")
             if onward is None:
@@ -205,6 +212,16 @@ class Lifecycle:
         self.account.carry(trail)
         return True
 
+    async def _asks_again(self, setback: Setback, elsewhere: bool) -> bool:
+        """Whether a commercial endpoint is asked once more, the same or another; waits until its turn has come."""
+        turn = None if self._outward is None else self._outward.again(setback, elsewhere)
+        if turn is None:
+            return False
+        name, wait_s = turn.outlet.name, turn.wait_s
+        self._note(f"{setback.cause} on {COMMERCIAL}, asking {name}{f' in {wait_s:.1f} s' if wait_s else ''}")
+        await asyncio.sleep(wait_s)
+        return True
+
     async def _attempt(self, road: Road, weighed: Weighed, reason: str, wait: bool) -> Setback | None:
         """Try one road. None: it served. A setback: another road may serve, or another worker go on."""
         decision = weighed.decide()
@@ -217,7 +234,7 @@ class Lifecycle:
             if road == COMMERCIAL:
                 await self._serve_commercial(decision, weighed.policy, reason)
             else:
-                await self._serve_local(road, decision, wait)
+                await self._serve_local(road, decision, weighed.policy, wait)
             outcome = "ok"
             return None
         except ClientGone:
@@ -235,7 +252,7 @@ class Lifecycle:
 
     # ---- the roads ----
 
-    async def _serve_local(self, road: Road, decision: Decision, wait: bool) -> None:
+    async def _serve_local(self, road: Road, decision: Decision, policy: Policy, wait: bool) -> None:
         tier, request, account = self._roads.tier(road), self.request, self.account
         going_on = self.phase is Phase.COMMITTED
         if not going_on:
@@ -252,11 +269,7 @@ class Lifecycle:
             self._trail = Trail() if request.stream else None
         call = EngineCall(request.request_id, request.body, account.meter, decision.adapter, self._trail)
         try:
-            if request.stream:
-                async with closing(lease.engine.stream(call)) as events:
-                    await self._pump(events)
-            else:
-                self._whole = await lease.engine.complete(call)
+            await self._answer_locally(lease.engine, call, policy.local_limits)
         except EngineOverloaded:
             if going_on:
                 self._roads.continued(road, "no_worker")
@@ -266,11 +279,40 @@ class Lifecycle:
             self._roads.continued(road, "ok")
         tier.learn(decision.task, request.body, request.body_bytes, account.usage)
 
+    async def _answer_locally(self, engine: Engine, call: EngineCall, limits: LocalLimits) -> None:
+        """Raises: LocalLate, and what the engine raises."""
+        total_s = None if limits.total_s >= self._deadline.remaining() else limits.total_s
+        try:
+            async with asyncio.timeout(total_s) as total:
+                if not self.request.stream:
+                    self._whole = await engine.complete(call)
+                    return
+                with Silence(limits.first_token_s, limits.gap_s) as silence:
+                    async with closing(engine.stream(call)) as events:
+                        await self._pump(events, silence)
+        except TimeoutError:
+            if not total.expired():
+                raise
+            raise LocalLate("too_long") from None
+
     async def _take_slot(self, road: Road, decision: Decision, wait: bool, going_on: bool) -> SlotLease:
         request, tier = self.request, self._roads.tier(road)
         asked = self._clock.monotonic()
         try:
-            ask = self._ask(tier, decision, wait, going_on)
+            ask = (
+                ask_to_go_on(tier, request, self._deadline.within(self._limits.continue_wait_s))
+                if going_on
+                else first_ask(
+                    tier,
+                    request,
+                    decision,
+                    self._deadline,
+                    queued_ms=self.account.queue_ms,
+                    wait=wait,
+                    # One that died is another engine when it comes up again.
+                    shunned=self._failed_workers if self._engine and self._engine.alive else (),
+                )
+            )
             leaves = self._ahead and not going_on and COMMERCIAL in (*decision.overflow, *decision.alternates)
             with self._ahead.waiting() if self._ahead and leaves else nullcontext():
                 return await tier.lease(ask, decision.task, request.body, request.body_bytes)
@@ -282,37 +324,20 @@ class Lifecycle:
         finally:
             self.account.queue_ms += (self._clock.monotonic() - asked) * 1000
 
-    def _ask(self, tier: Tier, decision: Decision, wait: bool, going_on: bool) -> Ask:
-        """The request for a slot. All of a request's waiting, on whatever tiers, comes out of one allowance."""
-        tenant = self.request.tenant
-        affinity = affinity_of(self.request.body, tenant) if len(tier.workers) > 1 else b""
-        if going_on:
-            deadline = self._deadline.within(self._limits.continue_wait_s)
-            return Ask(deadline, Priority.CONTINUED, tenant, affinity=affinity)
-        left_s = (decision.queue_lock_timeout_ms - self.account.queue_ms) / 1000
-        may_wait = wait and left_s > 0
-        return Ask(
-            self._deadline.within(left_s) if may_wait else self._deadline,
-            Priority.BATCH if decision.batch else Priority.INTERACTIVE,
-            tenant,
-            affinity=affinity,
-            wait=may_wait,
-            # One that died is another engine when it comes up again.
-            shunned=frozenset(self._failed_workers if self._engine and self._engine.alive else ()),
-        )
-
     async def _serve_commercial(self, decision: Decision, policy: Policy, reason: str) -> None:
         if self._ahead is None:
             raise RuntimeError("a road leads outward that the decision closed")
-        window = self._roads.upstream_window
-        if window is not None and self._prompt_tokens >= window:
-            raise ContextLengthExceeded(self._prompt_tokens, window)
+        if self._outward is None:
+            self._outward = self._roads.outward(self.request, policy, self._deadline)
+        outlet = self._outward.take(self._prompt_tokens)
         # No record, no egress: the intent must be on disk before anything is built that could leave.
         await self.account.intent_durable(required=True)
         masked = await self._ahead.masked()
-        passage = await self._roads.passage(self.request, masked, self.account.attempts, reason, policy)
+        attempt = self.account.attempts
+        passage = await self._roads.passage(self.request, masked, attempt, reason, policy, outlet)
         self._enter(Phase.GRANTED)
         self._passage = passage
+        self._outward.asked(outlet)
         await drained(self._cross(passage), decision.drain_s, self._delivery, self._nothing_to_drain)
 
     async def _cross(self, passage: Passage) -> None:
@@ -331,22 +356,27 @@ class Lifecycle:
 
     # ---- the answer ----
 
-    async def _pump(self, events: AsyncIterator[bytes]) -> None:
+    async def _pump(self, events: AsyncIterator[bytes], silence: Silence | None = None) -> None:
         """Pass events on. What comes before the first content is held, so that it can still be dropped."""
         held: list[bytes] = []
         held_bytes = 0
+        silence = silence or Silence(0, 0)
         async for event in events:
             out = event
+            silence.events += 1
             if self.phase is Phase.GRANTED:
                 held.append(event)
                 held_bytes += len(event)
                 if held_bytes > MAX_HELD_BYTES:
                     raise EmptyAnswer
-                if not answer.has_content(answer.payload_of(event)):
+                if not answer.commits(event):
                     continue
+                silence.away = True
                 await self._commit()
                 out = b"".join(held)
+            silence.begun = silence.away = True
             await self._delivery.write(out)
+            silence.away = False
             if self.account.unreported >= PROGRESS_TOKENS:
                 self.note_progress()
         if self.phase is Phase.GRANTED:

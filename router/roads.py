@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from functools import partial
 
 from weighbridge.commercial.errors import EgressClosed, UpstreamFailed
 from weighbridge.commercial.gate import EgressContext, EgressGate
+from weighbridge.commercial.outlets import Outlet
 from weighbridge.config.deadline import Deadline
 from weighbridge.config.errors import ApiError
 from weighbridge.config.offload import BODIES
@@ -30,10 +32,12 @@ from weighbridge.pool.pool import Pool
 from weighbridge.pool.tier import Tier
 from weighbridge.pool.worker import TierNotReady
 from weighbridge.router.admitted import Admitted
+from weighbridge.router.affinity import affinity_of
 from weighbridge.router.answer import frame, is_usage_only
-from weighbridge.router.decision import Decision, Facts, decide, why_not
+from weighbridge.router.decision import UNWEIGHED, Decision, Facts, decide, needs_weight, why_not
 from weighbridge.router.difficulty.score import CALIBRATION_VERSION, Assessment, assess
 from weighbridge.router.egress_rules import rules_beside
+from weighbridge.router.outward import Outward
 from weighbridge.state.pins import ConversationPins
 
 log = logging.getLogger("weighbridge.router")
@@ -53,6 +57,11 @@ class Weighed:
     """Why it does not leave; empty where it may."""
 
     calibration_version = CALIBRATION_VERSION
+
+    @property
+    def score(self) -> float | None:
+        """None where it was not weighed, as nothing hung on it."""
+        return None if self.weight is UNWEIGHED else self.weight.score
 
     def decide(self) -> Decision:
         """Raises: ApiError when no road may carry the request."""
@@ -120,7 +129,9 @@ class Roads:
         metrics: Metrics,
         pins: ConversationPins,
         switched_off: Callable[[], bool],
+        draw: Callable[[], float] = random.random,
     ) -> None:
+        self._draw = draw
         self._pool = pool
         self._pins = pins
         self._switched_off = switched_off
@@ -128,9 +139,7 @@ class Roads:
         self._masker = masker
         self._gate = gate
         self._metrics = metrics
-        self._upstream_model = commercial.model
-        self.upstream_window = commercial.max_context_tokens
-        """The commercial model's window in tokens; None when not known."""
+        self._upstream_model = next((one.model for one in commercial.all_endpoints.values()), "")
         tiers = {road: tier for road in LOCAL_ROADS if (tier := pool.tier(road)) is not None}
         self._local: tuple[Road, ...] = tuple(tiers)
         self._adapters = {name: road for road, tier in tiers.items() for name in tier.adapters}
@@ -140,14 +149,13 @@ class Roads:
 
         A named conversation is looked up first, and is pinned before this returns where the policy keeps it in.
         """
-        weight = assess(request.body)
         tenant, named = request.tenant, request.conversation
         pin = None if named is None else await self._pins.enter(tenant, named, begun=request.begun)
         policy = self._policies.current
         facts = Facts(
             tenant,
             self._local,
-            self._gate.configured,
+            self._gate.outlets.reaches(policy.endpoints),
             self._adapters,
             request.max_queue_ms,
             request.batch,
@@ -156,12 +164,13 @@ class Roads:
             pin,
             self._switched_off(),
         )
+        weight = assess(request.body) if needs_weight(request.model, policy, facts) else UNWEIGHED
+        lasting, other = why = why_not(weight, policy, facts)
         outcome: Decision | ApiError
         try:
-            outcome = decide(request.model, weight, policy, facts)
+            outcome = decide(request.model, weight, policy, facts, why)
         except ApiError as refusal:
             outcome = refusal
-        lasting, other = why_not(weight, policy, facts)
         if lasting:
             await self._keep_in(request)
         return Weighed(weight, policy, outcome, (*lasting, *other))
@@ -216,10 +225,21 @@ class Roads:
             log.error("the policy's rules for masking cannot be used: %s", type(exc).__name__)
             raise MaskingRefused("internal") from None
 
+    def outward(self, request: Admitted, policy: Policy, deadline: Deadline) -> Outward:
+        """The endpoints that this request may ask, in the order of its conversation."""
+        order = self._gate.outlets.order(policy.endpoints, _conversation_of(request))
+        return Outward(order, deadline, self._draw)
+
     async def passage(
-        self, request: Admitted, masked: MaskedRequest, attempt: int, reason: str, policy: Policy
+        self,
+        request: Admitted,
+        masked: MaskedRequest,
+        attempt: int,
+        reason: str,
+        policy: Policy,
+        outlet: Outlet,
     ) -> Passage:
-        """The way through the gate.
+        """The way through the gate to one endpoint.
 
         Raises:
             EgressClosed: the conversation was pinned since the decision.
@@ -228,8 +248,26 @@ class Roads:
         is_open = None if named is None else partial(self._pins.is_open, request.tenant, named)
         if is_open is not None and not await is_open():
             raise EgressClosed("pinned")
-        context = EgressContext(attempt, reason, policy.version, is_open=is_open)
+        model = outlet.endpoint.model
+        if model != self._upstream_model:
+            addressing = partial(self._masker.addressed, masked, model)
+            masked = await BODIES.run(addressing) if len(masked.body) > _INLINE_BYTES else addressing()
+        context = EgressContext(
+            attempt,
+            reason,
+            policy.version,
+            endpoint=outlet.name,
+            limits=policy.exchange_limits,
+            is_open=is_open,
+        )
         return Passage(self._gate, masked, context)
+
+
+def _conversation_of(request: Admitted) -> str:
+    """What makes requests ones of the same conversation to a provider's cache: its name, or else how they begin."""
+    if request.conversation is not None:
+        return f"{request.tenant}/{request.conversation}"
+    return affinity_of(request.body, request.tenant).hex()
 
 
 def _conversation(request: Admitted) -> str:

@@ -53,6 +53,11 @@ class Walk:
             self.road, self.wait, self.reason = onward, wait, egress_reason(setback)
         return onward
 
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the last setback leaves another road."""
+        return next_road(self._decision, self._tried, self._setbacks[-1]) is not None
+
     def _may_return(self, queued_ms: float) -> bool:
         """Whether a tier is asked again that was left early because the way out seemed open: once, for the rest of
         the time that the request may wait."""

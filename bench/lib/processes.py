@@ -143,8 +143,9 @@ class Gateway:
         until = time.monotonic() + 30
         while True:
             with urllib.request.urlopen(f"{self._process.url}/health/ready", timeout=5) as answer:
-                if json.load(answer)["parts"]["masking"]["ready"]:
-                    return
+                masking = json.load(answer)["parts"]["masking"]
+            if masking["ready"] or not masking["needed"]:
+                return
             if time.monotonic() > until:
                 raise RuntimeError(f"masking is not ready:\n{_tail(self._log)}")
             time.sleep(0.1)

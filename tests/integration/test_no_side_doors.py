@@ -18,7 +18,7 @@ from tests.support.fake_engine import FakeEngine, Script
 from tests.support.faulty_layers import command
 from tests.support.outward import LAYERS
 from tests.support.process import children
-from tests.support.recorder import ERROR_EVENT, MALFORMED, Mode, Recorder, recording, status
+from tests.support.recorder import ERROR_EVENT, MALFORMED, OK, Mode, Recorder, recording, status
 from tests.support.request_sites import SITES, Site
 from tests.support.running import Running, policy_file, running_gateway
 from tests.support.watching import sockets_of, watched
@@ -224,13 +224,16 @@ async def with_errors(gateway: Running, recorder: Recorder, told: Told, patch: p
         Mode("malformed", reply=MARK * 9),
         Mode("not_json", reply=MARK * 9),
     )
-    for mode in modes:
-        for stream in (False, True):
-            recorder.script(mode)
-            answer = await told.chat(
-                f"upstream {mode.name}", model="commercial", stream=stream, messages=said(MARK)
-            )
-            assert mode.name in ("cut", "error_event") or stream or answer.status_code != 200
+    with patch.context() as inside:
+        inside.setattr("weighbridge.router.outward._BACKOFF_S", ((0.0, 0.01),) * 3)
+        for mode in modes:
+            for stream in (False, True):
+                recorder.mode = mode
+                answer = await told.chat(
+                    f"upstream {mode.name}", model="commercial", stream=stream, messages=said(MARK)
+                )
+                assert mode.name in ("cut", "error_event") or stream or answer.status_code != 200
+    recorder.mode = OK
     await told.chat("engine", model="local-70b", messages=said(MARK))
 
     def raising(body: Any, *rest: Any) -> Any:
@@ -266,7 +269,8 @@ async def test_nothing_that_a_request_says_is_logged_counted_kept_or_told_again(
         "local-8b": FakeEngine("local-8b"),
         "local-70b": FakeEngine("local-70b", script=Script(fail_with=RuntimeError(f"{MARK} {NUMBER}"))),
     }
-    async with side(tmp_path, engines=engines) as (gateway, recorder, nursery):
+    patient = {"breaker_failures": 1000}  # else most of what goes wrong would not be asked for
+    async with side(tmp_path, engines=engines, commercial=patient) as (gateway, recorder, nursery):
         told = Told(gateway)
         await at_every_site(told)
         await with_errors(gateway, recorder, told, monkeypatch)

@@ -8,16 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.support import recorder as rec
+from tests.support.endpoints import QUICK
 from tests.support.fake_engine import FakeEngine
 from tests.support.recorder import Mode, recording
 from tests.support.running import Running, policy_file, running_gateway
 
-LIMITS = {
-    "connect_timeout_s": 1.0,
-    "first_byte_timeout_s": 0.4,
-    "idle_timeout_s": 0.4,
-    "total_timeout_s": 5.0,
-}
 BEFORE = {"500": rec.STATUS_500, "reset": rec.RESET, "stall": rec.STALL, "cut": Mode("cut", after=0)}
 BEFORE |= {"malformed": Mode("malformed", after=0), "stall after the head": rec.STALL_BODY}
 BEFORE |= {"not json": rec.NOT_JSON}
@@ -28,6 +23,10 @@ KINDS = {"500": "status", "not json": "malformed", "stall after the head": "stal
 CODE = [{"role": "user", "content": "Write a Python function that parses a CSV file and fix this bug."}]
 """A prompt that goes to the commercial road first, with both tiers behind it."""
 AFTER = {"cut": rec.CUT, "malformed": rec.MALFORMED, "error event": rec.ERROR_EVENT}
+
+
+def quick(folder: Path) -> Path:
+    return policy_file(folder, limits={"commercial": QUICK})
 
 
 def events(text: str) -> list[str]:
@@ -47,47 +46,24 @@ async def test_before_the_first_content_the_next_road_serves(
 ) -> None:
     async with (
         recording(BEFORE[fault]) as recorder,
-        running_gateway(
-            tmp_path, upstream=recorder.base_url, policy=policy_file(tmp_path), commercial=LIMITS
-        ) as gateway,
+        running_gateway(tmp_path, upstream=recorder.base_url, policy=quick(tmp_path)) as gateway,
     ):
         answer = await gateway.chat(messages=CODE, stream=stream)
         assert answer.status_code == 200, answer.text
         assert answer.headers["x-weighbridge-road"] == "local-70b"
-        assert answer.headers["x-weighbridge-attempts"] == "2"
+        # A route that gave no sign of life is not asked twice, any other one once more.
+        asked = 1 if "stall" in fault else 2
+        assert answer.headers["x-weighbridge-attempts"] == str(asked + 1)
         if stream:
             assert events(answer.text)[-1] == "[DONE]"
         (row,) = gateway.rows()
-        assert (row["outcome"], row["road"], row["attempts"]) == ("ok", "local-70b", 2)
+        assert (row["outcome"], row["road"], row["attempts"]) == ("ok", "local-70b", asked + 1)
         tried = gateway.attempts(row["request_id"])
         assert [(a["road"], a["outcome"]) for a in tried] == [
-            ("commercial", f"upstream_{KINDS.get(fault, fault)}"),
+            *[("commercial", f"upstream_{KINDS.get(fault, fault)}")] * asked,
             ("local-70b", "ok"),
         ]
-        assert len(recorder.requests) == 1, "one attempt, no hammering"
-        await healthy(gateway, recorder)
-        assert len(gateway.rows()) == 2
-
-
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("fault", list(BEFORE))
-async def test_without_another_road_there_is_one_clean_error(
-    tmp_path: Path, fault: str, stream: bool
-) -> None:
-    async with (
-        recording(BEFORE[fault]) as recorder,
-        running_gateway(
-            tmp_path, upstream=recorder.base_url, policy=policy_file(tmp_path), commercial=LIMITS
-        ) as gateway,
-    ):
-        answer = await gateway.chat(model="commercial", stream=stream)
-        kind = KINDS.get(fault, fault)
-        assert answer.status_code == (504 if kind == "stall" else 502)
-        error = answer.json()["error"]
-        assert (error["type"], error["code"]) == ("server_error", f"upstream_{kind}")
-        assert "provider text" not in answer.text
-        (row,) = gateway.rows()
-        assert (row["outcome"], row["status"], row["attempts"]) == ("error", answer.status_code, 1)
+        assert len(recorder.requests) == asked
         await healthy(gateway, recorder)
         assert len(gateway.rows()) == 2
 
@@ -96,9 +72,7 @@ async def test_without_another_road_there_is_one_clean_error(
 async def test_after_the_first_content_an_error_event_and_no_done(tmp_path: Path, fault: str) -> None:
     async with (
         recording(AFTER[fault]) as recorder,
-        running_gateway(
-            tmp_path, upstream=recorder.base_url, policy=policy_file(tmp_path), commercial=LIMITS
-        ) as gateway,
+        running_gateway(tmp_path, upstream=recorder.base_url, policy=quick(tmp_path)) as gateway,
     ):
         answer = await gateway.chat(model="commercial", stream=True)
         assert answer.status_code == 200
@@ -122,9 +96,7 @@ async def test_the_providers_refusal_is_final_and_named(
 ) -> None:
     async with (
         recording(rec.status(code)) as recorder,
-        running_gateway(
-            tmp_path, upstream=recorder.base_url, policy=policy_file(tmp_path), commercial=LIMITS
-        ) as gateway,
+        running_gateway(tmp_path, upstream=recorder.base_url, policy=quick(tmp_path)) as gateway,
     ):
         # Both tiers are free and would serve, were the provider's word not final.
         answer = await gateway.chat(messages=CODE, stream=stream)
@@ -132,7 +104,7 @@ async def test_the_providers_refusal_is_final_and_named(
         assert answer.headers["x-weighbridge-road"] == "commercial"
         error = answer.json()["error"]
         # What lies in the request keeps the provider's word; what lies between us and the provider does not.
-        assert error["code"] == ("provider_code" if status == code else "upstream_refused")
+        assert error["code"] == ("invalid_value" if status == code else "upstream_refused")
         assert str(code) in error["message"] and "provider text" not in answer.text
         assert len(recorder.requests) == 1
         assert not any(engine.calls for engine in gateway.engines.values())

@@ -113,10 +113,16 @@ async def play(engine: Engine, call: EngineCall, *, events: int | None = None) -
     answer = Answer(call)
     async with aclosing(engine.stream(call)) as stream:  # type: ignore[type-var]
         async for event in stream:
-            answer.documents.append(parse(event))
+            answer.documents += parse_all(event)
             if events is not None and len(answer.documents) >= events and not answer.reasons():
                 break
     return answer
+
+
+def parse_all(piece: bytes) -> list[dict[str, Any]]:
+    """The whole Server-Sent Events of one piece."""
+    assert piece.endswith(b"\n\n"), piece
+    return [parse(event + b"\n\n") for event in piece[:-2].split(b"\n\n")]
 
 
 def parse(event: bytes) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import json
 import socket
 import struct
 import threading
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -28,7 +29,8 @@ class Mode:
     name: `ok`; `status` (answers `status` with `body` and `headers`); `reset` (RST before any answer); `stall` (no
     answer at all); `stall_body` (a head and nothing more); `cut` (closes after `after` content events, no `[DONE]`);
     `malformed` (broken JSON after `after` content events); `missing_done` (a whole answer without `[DONE]`);
-    `error_event` (an error in the stream after `after` content events); `no_usage`; `not_json`.
+    `error_event` (an error in the stream after `after` content events); `no_usage`; `not_json`; `raw` (the bytes in
+    `raw` as they are, head and all, with its numbers as seconds to wait in between; then the connection is closed).
     delay_ms: before the head. slow_ms: before every content event. piece: content is sent in this many characters an
     event. reply: what to say instead of the echo. tool: the reply comes as the `to` of a tool call's arguments. cuts: a
     stream's bytes are sent in pieces that end at these places, whatever event or character they cut; others that cut
@@ -46,11 +48,17 @@ class Mode:
     reply: str | None = None
     tool: bool = False
     cuts: tuple[int, ...] | None = None
+    raw: tuple[bytes | float, ...] = ()
+
+
+def raw(*steps: bytes | float) -> Mode:
+    """These bytes as they are; a number waits so many seconds."""
+    return Mode("raw", raw=steps)
 
 
 def status(code: int, body: bytes | None = None, **headers: str) -> Mode:
     """An HTTP error."""
-    default = json.dumps({"error": {"message": "provider text", "code": "provider_code"}}).encode()
+    default = json.dumps({"error": {"message": "provider text", "code": "invalid_value"}}).encode()
     named = tuple((name.replace("_", "-"), value) for name, value in headers.items())
     return Mode("status", status=code, body=default if body is None else body, headers=named)
 
@@ -84,6 +92,8 @@ class Seen:
     line: str
     headers: dict[str, str]
     body: bytes
+    at: float = field(default_factory=time.monotonic)
+    """When it was whole, in seconds."""
 
     @property
     def json(self) -> Any:
@@ -230,6 +240,14 @@ class Recorder:
         if mode.name == "stall":
             await _hold(connection, reader)
             return False
+        if mode.name == "raw":
+            for step in mode.raw:
+                if isinstance(step, bytes):
+                    writer.write(step)
+                    await writer.drain()
+                elif await _left_within(connection, reader, step):
+                    return False
+            return False
         if mode.name == "status":
             _write_head(writer, mode.status, "application/json", len(mode.body), mode.headers)
             writer.write(mode.body)
@@ -374,6 +392,16 @@ def stream_events(request: dict[str, Any], mode: Mode) -> Iterator[bytes]:
 
 def _pieces(text: str, size: int) -> list[str]:
     return [text[at : at + size] for at in range(0, len(text), size)]
+
+
+async def _left_within(connection: Connection, reader: asyncio.StreamReader, seconds: float) -> bool:
+    """Wait; whether the other side closed meanwhile."""
+    try:
+        async with asyncio.timeout(seconds):
+            await _hold(connection, reader)
+    except TimeoutError:
+        return False
+    return True
 
 
 async def _hold(connection: Connection, reader: asyncio.StreamReader) -> None:

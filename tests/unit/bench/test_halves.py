@@ -18,7 +18,12 @@ from bench.lib.tree import CORE, MASKING, ROLES, SERVER, Tree
 @pytest.mark.slow
 def test_a_half_counts_the_tokens_and_everybodys_cpu(tmp_path: Path) -> None:
     forget_settings()
-    chosen = settings(50, cores=[0, 1])
+    # With somewhere to send to, so that masking runs, which is counted too.
+    chosen = {
+        **settings(50, cores=[0, 1]),
+        "commercial": {"base_url": "http://127.0.0.1:9/v1", "model": "none"},
+        "masking": {"layers": [], "without_names": "mask"},
+    }
     with (
         Gateway(tmp_path / "one", chosen, token_s=0.001) as one,
         Gateway(tmp_path / "two", chosen, token_s=0.001) as two,

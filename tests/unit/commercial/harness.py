@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from tests.support.recorder import OK, Mode, Recorder, recording
@@ -14,6 +14,7 @@ from weighbridge.commercial.gate import EgressContext, EgressGate
 from weighbridge.config.clock import SystemClock
 from weighbridge.config.deadline import Deadline
 from weighbridge.config.ids import IdFactory
+from weighbridge.config.limits import ExchangeLimits
 from weighbridge.config.settings import CommercialSettings
 from weighbridge.config.usage import TokenMeter
 from weighbridge.masking.request import MaskedRequest
@@ -85,13 +86,17 @@ class Side:
 
 @asynccontextmanager
 async def side(mode: Mode = OK, *, port: int | None = None, **settings: Any) -> AsyncIterator[Side]:
+    """`settings`: of the `commercial` section, and limits of the exchange."""
     async with recording(mode) as recorder:
         base = recorder.base_url if port is None else f"http://127.0.0.1:{port}/v1"
-        made = CommercialSettings(base_url=base, model="upstream", api_key=KEY, **settings)
+        named = {field.name for field in fields(ExchangeLimits)}
+        limits = {name: settings.pop(name) for name in named & set(settings)}
+        made = CommercialSettings(**{"base_url": base, "model": "upstream", "api_key": KEY, **settings})
         journal = Journal()
         gate = EgressGate(made, journal, CLOCK, IdFactory(CLOCK))
+        ctx = EgressContext(1, "score", "default@1", limits=ExchangeLimits(**limits))
         try:
-            yield Side(gate, recorder, journal)
+            yield Side(gate, recorder, journal, ctx)
         finally:
             await gate.close()
 

@@ -43,8 +43,8 @@ async def test_cut_at_every_byte(monkeypatch: pytest.MonkeyPatch) -> None:
     pieces: list[bytes] = []
     read = Exchange.piece
 
-    async def noted(exchange: Exchange) -> bytes:
-        pieces.append(await read(exchange))
+    async def noted(exchange: Exchange, within_s: float) -> bytes:
+        pieces.append(await read(exchange, within_s))
         return pieces[-1]
 
     monkeypatch.setattr(Exchange, "piece", noted)

@@ -54,8 +54,12 @@ NAMED: dict[str, tuple[str, set[str]]] = {
     "commercial/exchange.py": ("sends masked requests: the way out", {"aiohttp"}),
     "commercial/gate.py": ("holds the session of the way out", {"aiohttp"}),
     "pool/http_exchange.py": (
-        "speaks to the endpoints of the private network, each address checked",
+        "looks up and judges the names of the private network's endpoints",
         {"aiohttp", "socket", "getaddrinfo"},
+    ),
+    "pool/http_session.py": (
+        "connects to the endpoints of the private network, each address judged",
+        {"socket", "sock_connect", "create_connection", "ssl"},
     ),
     "pool/embedded_model.py": ("converts the embedded model in a program of its own", {"subprocess"}),
     "pool/vllm_loading.py": ("tells engines how their processes start", {"multiprocessing", "import_module"}),
@@ -140,11 +144,19 @@ def _called(source: str) -> set[str]:
     return {call.id if isinstance(call, ast.Name) else getattr(call, "attr", "") for call in calls}
 
 
-def test_the_one_on_the_private_network_uses_nothing_but_its_own_checked_session() -> None:
-    source = (ROOT / "pool/http_exchange.py").read_text("utf-8")
-    # One session, whose connector asks the resolver that refuses, and no connector or proxy besides.
-    assert source.count("ClientSession(") == source.count("TCPConnector(") == 1
-    assert "resolver=checked" in source and "allow_redirects=False" in source and "trust_env=False" in source
+def test_the_one_on_the_private_network_connects_to_judged_addresses_alone() -> None:
+    session = (ROOT / "pool/http_session.py").read_text("utf-8")
+    # One place connects a socket, and what is spoken goes over that socket; it gets the addresses that were judged.
+    for once in ("socket.socket(", ".sock_connect(", ".create_connection(", "sock=sock"):
+        assert session.count(once) == 1
+    assert session.count("self._connect(") == 1
+    assert "for family, address in addresses:" in session
+    assert session.count("addresses = await self._addresses(target)") == 1
+    # Names are judged by the resolver that refuses; whoever makes a session gives it that one.
+    exchange = (ROOT / "pool/http_exchange.py").read_text("utf-8")
+    assert {path for path, source in sources() if "Session" in _called(source)} == {"pool/http_exchange.py"}
+    assert exchange.count("Session(") == exchange.count("Session(trusted, PrivateResolver(") == 1
+    assert "aiohttp.ClientSession" not in exchange
 
 
 def test_the_one_that_hands_files_over_has_sockets_that_are_joined_and_no_others() -> None:

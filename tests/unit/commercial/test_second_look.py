@@ -139,8 +139,7 @@ async def test_a_lane_that_is_busy_ends_with_the_deadline(monkeypatch: pytest.Mo
 
 
 async def test_the_model_of_the_configuration_may_look_like_a_date() -> None:
-    async with side() as here:
-        here.gate._settings = here.gate._settings.model_copy(update={"model": "gpt-2024-08-06"})
+    async with side(model="gpt-2024-08-06") as here:
         body = {"model": "gpt-2024-08-06", "messages": [{"role": "user", "content": "hello"}]}
         await here.complete(sealed(json.dumps(body).encode()))
         assert len(here.recorder.requests) == 1

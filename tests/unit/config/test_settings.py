@@ -49,6 +49,8 @@ def test_every_field_has_its_default_in_the_shipped_file_and_nowhere_else() -> N
                 elsewhere.add(".".join(leaf.path))
                 break
             held = held[step]
+    # An endpoint is whole as it stands, or not at all.
+    elsewhere = {name for name in elsewhere if not name.startswith("commercial.endpoints.*.")}
     assert elsewhere == {
         "commercial.api_key",
         "masking.secret",
@@ -218,6 +220,55 @@ def test_the_base_url_loses_its_last_slash() -> None:
     assert (
         CommercialSettings(base_url="http://127.0.0.1:9/v1/", model="m").base_url == "http://127.0.0.1:9/v1"
     )
+
+
+ENDPOINT = "commercial:\n  endpoints:\n    second:\n      base_url: http://b.test/v1/\n      model: m\n"
+
+
+def test_endpoints_stand_by_name_and_main_comes_first(tmp_path: Path) -> None:
+    made = load(
+        tmp_path, ENDPOINT + "    a-third: {base_url: http://c.test, model: n, max_context_tokens: 9}\n"
+    )
+    second, third = made.commercial.endpoints.values()
+    assert (second.base_url, second.model, second.api_key) == ("http://b.test/v1", "m", None)
+    assert (third.base_url, third.max_context_tokens) == ("http://c.test", 9)
+    assert list(made.commercial.all_endpoints) == ["second", "a-third"]
+    env = {
+        "WEIGHBRIDGE_COMMERCIAL__BASE_URL": "http://a.test",
+        "WEIGHBRIDGE_COMMERCIAL__MODEL": "k",
+        "WEIGHBRIDGE_COMMERCIAL__API_KEY": "sk-main",
+        "WEIGHBRIDGE_COMMERCIAL__MAX_CONTEXT_TOKENS": "7",
+    }
+    ordered = load(tmp_path, ENDPOINT, env).commercial.all_endpoints
+    assert list(ordered) == ["main", "second"]
+    main = ordered["main"]
+    assert (main.base_url, main.model, main.max_context_tokens) == ("http://a.test", "k", 7)
+    assert main.api_key == SecretStr("sk-main") and ordered["second"].api_key is None
+    assert load(tmp_path).commercial.all_endpoints == {}
+
+
+def test_the_keys_of_endpoints_come_from_files_or_the_environment_and_are_never_shown(tmp_path: Path) -> None:
+    held = tmp_path / "key"
+    held.write_text("sk-hush-from-file\n")
+    env = {
+        "WEIGHBRIDGE_COMMERCIAL__ENDPOINTS": json.dumps(
+            {"third": {"base_url": "http://c.test", "model": "n", "api_key": "sk-hush-from-env"}}
+        )
+    }
+    made = load(tmp_path, ENDPOINT + f"      api_key_file: {held}\n", env)
+    endpoints = made.commercial.all_endpoints
+    assert endpoints["second"].api_key == SecretStr("sk-hush-from-file")
+    assert endpoints["third"].api_key == SecretStr("sk-hush-from-env")
+    shown = effective(made)["commercial"]["endpoints"]
+    assert [shown[name]["api_key"] for name in ("second", "third")] == ["***", "***"]
+    for text in (
+        json.dumps(effective(made)),
+        repr(made),
+        str(made),
+        repr(endpoints),
+        f"{endpoints['third']}",
+    ):
+        assert "hush" not in text
 
 
 # --- showing them

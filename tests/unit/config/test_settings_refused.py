@@ -107,6 +107,54 @@ IN_FILE = {
         "commercial:\n  base_url: https://api.example.com/v1\n",
         "s.yaml:1: commercial.model: is needed with commercial.base_url: the model name sent to that API",
     ),
+    "an endpoint called main": (
+        "commercial:\n  endpoints:\n    main: {base_url: http://b.test, model: m}\n",
+        "s.yaml:3: commercial.endpoints.main: this name belongs to the endpoint of commercial.base_url: choose another",
+    ),
+    "an endpoint without a model": (
+        "commercial:\n  endpoints:\n    b: {base_url: http://b.test}\n",
+        "s.yaml:3: commercial.endpoints.b.model: is missing: must be text of 1 to 256 printable ASCII characters "
+        "without spaces",
+    ),
+    "an endpoint with an empty model": (
+        "commercial:\n  endpoints:\n    b: {base_url: http://b.test, model: ''}\n",
+        "s.yaml:3: commercial.endpoints.b.model: must be text of 1 to 256 printable ASCII characters without spaces",
+    ),
+    "an endpoint without a URL": (
+        "commercial:\n  endpoints:\n    b: {model: m}\n",
+        "s.yaml:3: commercial.endpoints.b.base_url: is missing: must be an http(s) URL",
+    ),
+    "an endpoint of nothing": (
+        "commercial:\n  endpoints:\n    b: null\n",
+        "s.yaml:3: commercial.endpoints.b: must be a mapping",
+    ),
+    "a name for an endpoint": (
+        "commercial:\n  endpoints:\n    a b: {base_url: http://b.test, model: m}\n",
+        "s.yaml:3: commercial.endpoints.a b: this name must be text of 1 to 64 letters, digits and . _ @ -, beginning "
+        "with a letter or digit",
+    ),
+    "a password in an endpoint's URL": (
+        "commercial:\n  endpoints:\n    b: {base_url: 'http://user:hush@b.test', model: m}\n",
+        "s.yaml:3: commercial.endpoints.b.base_url: must hold no user name or password: use api_key_file",
+    ),
+    "an endpoint's secret in the file": (
+        "commercial:\n  endpoints:\n    b: {base_url: http://b.test, model: m, api_key: sk-hush-hush}\n",
+        "s.yaml:3: commercial.endpoints.b.api_key: a secret must not stand in this file: use "
+        "WEIGHBRIDGE_COMMERCIAL__ENDPOINTS or commercial.endpoints.b.api_key_file",
+    ),
+    "no key file of an endpoint": (
+        "commercial:\n  endpoints:\n    b: {base_url: http://b.test, model: m, api_key_file: /no/such/file}\n",
+        "s.yaml:3: commercial.endpoints.b.api_key_file: /no/such/file: no such file",
+    ),
+    "a limit that has moved into the policy": (
+        "commercial:\n  idle_timeout_s: 3\n",
+        "s.yaml:2: commercial.idle_timeout_s: unknown key; known here: base_url, model, api_key, api_key_file, "
+        "max_context_tokens, endpoints, breaker_failures, breaker_rest_s, kill_switch_file",
+    ),
+    "a breaker that is always open": (
+        "commercial:\n  breaker_failures: 0\n",
+        "s.yaml:2: commercial.breaker_failures: must be a whole number between 1 and 1000",
+    ),
     "secret in the file": (
         "commercial:\n  api_key: sk-hush-hush\n",
         "s.yaml:2: commercial.api_key: a secret must not stand in this file: use WEIGHBRIDGE_COMMERCIAL__API_KEY or "

@@ -114,3 +114,20 @@ def test_one_byte_at_a_time_costs_no_more_than_linear_time() -> None:
     for _ in range(500_000):
         parser.feed(b"x")
     assert time.process_time() - before < 10
+
+
+def test_a_piece_that_looks_whole_goes_on_with_what_came_before() -> None:
+    parser = SseParser(1_000)
+    assert parser.feed(b"data: a") == []
+    assert parser.feed(b"data: b\n\n") == [b"adata: b"]
+    assert parser.feed(b"data: a\n") == []
+    assert parser.feed(b"data: b\n\ndata: c\n\n") == [b"a\nb", b"c"]
+    assert parser.feed(b"data: a\n\r") == [b"a"]
+    assert parser.feed(b"data: b\n\n") == [b"b"]
+
+
+def test_the_bound_holds_for_whole_events_too() -> None:
+    fits, longer = b"data: " + 94 * b"x" + b"\n\n", b"data: " + 95 * b"x" + b"\n\n"
+    assert SseParser(100).feed(2 * fits) == 2 * [94 * b"x"]
+    with pytest.raises(EventTooLarge):
+        SseParser(100).feed(fits + longer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -11,7 +11,8 @@ import msgspec
 from weighbridge.config.roads import MODEL_NAMES
 from weighbridge.config.settings import AuthSettings
 from weighbridge.gateway.auth import Authenticator
-from weighbridge.gateway.chat import ChatRoute
+from weighbridge.gateway.chat import ChatRoute, Form
+from weighbridge.gateway.concurrency import Concurrency
 from weighbridge.gateway.underway import Underway
 from weighbridge.router.admitted import Admitted, Sink
 
@@ -80,6 +81,9 @@ def chat_route(
     underway: Underway | None = None,
     max_body_bytes: int = 4096,
     slow_reader_timeout_s: float = 5.0,
+    aliases: Callable[[], Mapping[str, str]] = dict,
+    form: Form | None = None,
+    concurrency: Concurrency | None = None,
 ) -> tuple[ChatRoute, FakeDispatch, Count]:
     dispatch, count = FakeDispatch(script), Count()
     numbers = iter(range(1, 10_000))
@@ -90,9 +94,12 @@ def chat_route(
         new_id=lambda: f"id-{next(numbers)}",
         underway=underway or Underway(),
         models=MODEL_NAMES,
+        concurrency=concurrency or Concurrency(most=1000, most_per_key=1000, most_body_bytes=1 << 30),
         max_body_bytes=max_body_bytes,
         slow_reader_timeout_s=slow_reader_timeout_s,
         slow_readers=count,
+        aliases=aliases,
+        form=form,
     )
     return route, dispatch, count
 

@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.unit.gateway.fakes import Count, FakeDispatch, Script, chat_route, hello
-from weighbridge.gateway.front import Front
+from weighbridge.config.settings import AuthSettings
+from weighbridge.gateway.concurrency import Concurrency
+from weighbridge.gateway.front import CHAT_PATH, Front
 from weighbridge.gateway.listening import bind, listen
+from weighbridge.gateway.protocol import ConnectionLimits
 from weighbridge.gateway.server import GatewayServer, make_server
 from weighbridge.gateway.underway import Underway
 
@@ -52,27 +55,57 @@ async def rest(scope, receive, send):  # type: ignore[no-untyped-def]
     raise RuntimeError("planted-text")
 
 
+def answering(body: bytes):  # type: ignore[no-untyped-def]
+    """Stands in for FastAPI: whatever is asked, the answer is `body`."""
+
+    async def answer(scope, receive, send):  # type: ignore[no-untyped-def]
+        if scope["type"] == "lifespan":
+            await rest(scope, receive, send)
+            return
+        await send(
+            {
+                "type": "http.response.start",
+                "status": 200,
+                "headers": [(b"content-length", b"%d" % len(body))],
+            }
+        )
+        await send({"type": "http.response.body", "body": body})
+
+    return answer
+
+
 @asynccontextmanager
 async def running(
     script: Script = hello,
     *,
+    limits: ConnectionLimits | None = None,
+    answer: bytes | None = None,
+    concurrency: Concurrency | None = None,
+    auth: AuthSettings | None = None,
     drain_s: float = 5.0,
+    max_body_bytes: int = 4096,
     slow_reader_timeout_s: float = 5.0,
     tls: tuple[Path, Path] | None = None,
 ) -> AsyncIterator[Running]:
     underway = Underway()
     route, dispatch, count = chat_route(
-        script, underway=underway, max_body_bytes=4096, slow_reader_timeout_s=slow_reader_timeout_s
+        script,
+        underway=underway,
+        max_body_bytes=max_body_bytes,
+        slow_reader_timeout_s=slow_reader_timeout_s,
+        concurrency=concurrency,
+        auth=auth,
     )
     sock = bind("127.0.0.1", 0)
     listen(sock)
-    app = Front(route, rest, lambda: "id-rest")
+    app = Front({CHAT_PATH: route}, rest if answer is None else answering(answer), lambda: "id-rest")
     certfile, keyfile = tls or (None, None)
     server = make_server(
         app,
         underway=underway,
         drain_timeout_s=drain_s,
         new_id=lambda: "id-http",
+        limits=limits,
         tls_certfile=certfile,
         tls_keyfile=keyfile,
     )

@@ -29,6 +29,7 @@ async def test_it_is_thrown_shown_and_lifted(tmp_path: Path) -> None:
         "configured": True,
         "egress": "masked",
         "switched_off": None,
+        "endpoints": {},
         "ready": True,
     }
     thrown = (await put(here, egress="never", reason="incident 42")).json()

@@ -16,7 +16,7 @@ from weighbridge.config.ids import IdFactory
 from weighbridge.config.settings import Settings, load_settings
 from weighbridge.gateway.api import make_api
 from weighbridge.gateway.auth import Authenticator
-from weighbridge.gateway.front import Front
+from weighbridge.gateway.front import CHAT_PATH, Front
 from weighbridge.gateway.parts import Parts
 from weighbridge.gateway.underway import Underway
 from weighbridge.observability.metrics import Metrics
@@ -57,6 +57,11 @@ class FakePool:
         ]
 
 
+class NoOutlets:
+    def standings(self) -> dict[str, Any]:
+        return {}
+
+
 @dataclass
 class Switch:
     """A masker, a gate or a ledger, as far as health looks at them."""
@@ -64,6 +69,7 @@ class Switch:
     ready: bool = True
     configured: bool = False
     healthy: bool = True
+    outlets: NoOutlets = field(default_factory=NoOutlets)
 
 
 @dataclass
@@ -124,7 +130,7 @@ def world(tmp_path: Path, *, keyed: bool = False, peer: str = "127.0.0.1", **ove
         started_ns=clock.wall_ns(),
     )
     auth = Authenticator(settings.auth)
-    app = Front(chat_route()[0], make_api(parts, auth), parts.ids.new)
+    app = Front({CHAT_PATH: chat_route()[0]}, make_api(parts, auth), parts.ids.new)
     transport = httpx.ASGITransport(app, raise_app_exceptions=True, client=(peer, 5000))
     client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080")
     return World(settings, parts, pool, masker, gate, ledger, client, policy_file)
@@ -159,6 +165,13 @@ async def test_models_say_what_really_serves_them(here: World) -> None:
     assert models["auto"]["weighbridge"]["ready"] is True
 
 
+async def test_all_commercial_models_are_named(tmp_path: Path) -> None:
+    second = {"second": {"base_url": "http://127.0.0.1:2/v1", "model": "other-model"}}
+    both = {"base_url": "http://127.0.0.1:1/v1", "model": "big-model", "endpoints": second}
+    about = (await world(tmp_path, commercial=both).get("/v1/models/commercial")).json()["weighbridge"]
+    assert about["serves"] == "big-model, other-model"
+
+
 async def test_adapters_stand_beside_their_tier(tmp_path: Path) -> None:
     made = world(tmp_path)
     made.pool.tiers["local-8b"] = FakeTier("local-8b", model="base", embedded=False, adapters=("legal-ko",))
@@ -188,6 +201,26 @@ async def test_every_answer_carries_one_request_id(path: str, here: World) -> No
     ids = [(await here.get(path)).headers.get_list("x-weighbridge-request-id") for _ in range(2)]
     assert [len(found) for found in ids] == [1, 1]
     assert ids[0] < ids[1]
+
+
+def with_aliases(here: World, aliases: str) -> None:
+    lines = [line for line in here.policy_file.read_text().splitlines() if not line.startswith("aliases:")]
+    here.policy_file.write_text("\n".join([*lines, f"aliases: {aliases}"]))
+    here.parts.policies.reload_if_changed()
+
+
+async def test_aliases_are_listed_with_what_they_stand_for(here: World) -> None:
+    with_aliases(here, "{gpt-4o: auto, org/gpt-4o-mini: local-8b, gpt-5: commercial}")
+    models = {model["id"]: model for model in (await here.get("/v1/models")).json()["data"]}
+    assert list(models)[-3:] == ["gpt-4o", "org/gpt-4o-mini", "gpt-5"]
+    about = models["org/gpt-4o-mini"]["weighbridge"]
+    assert (about["alias_of"], about["serves"]) == ("local-8b", "SmolLM2-135M-Instruct")
+    assert (await here.get("/v1/models/org/gpt-4o-mini")).json() == models["org/gpt-4o-mini"]
+    # What is not served here is not listed under another name either.
+    here.gate.configured = False
+    assert "gpt-5" not in [model["id"] for model in (await here.get("/v1/models")).json()["data"]]
+    with_aliases(here, "{}")
+    assert (await here.get("/v1/models/gpt-4o")).status_code == 404
 
 
 async def test_one_model_and_none(here: World) -> None:
@@ -241,8 +274,19 @@ async def test_one_part_down_is_degraded_and_says_which(here: World, part: str) 
         "masking": body["parts"]["masking"],
     }[part]
     assert down["ready"] is False
+    assert body["parts"]["masking"]["needed"] is True
     # Without a record or a detector nothing may leave.
     assert body["parts"]["commercial"]["ready"] is (part == "one tier")
+
+
+@pytest.mark.parametrize("started", [False, True])
+async def test_masking_that_nothing_needs_may_be_down(here: World, started: bool) -> None:
+    here.gate.configured, here.masker.ready = False, started
+    answer = await here.get("/health/ready")
+    body = answer.json()
+    assert (answer.status_code, body["status"]) == (200, "ready")
+    assert body["parts"]["masking"] == {"ready": started, "needed": False}
+    assert body["parts"]["commercial"]["ready"] is False
 
 
 async def test_a_tier_that_lost_one_of_its_workers_is_ready_and_the_gateway_degraded(here: World) -> None:
@@ -388,7 +432,17 @@ async def test_admin_routes_take_admin_keys_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/v1", "/v1/embeddings", "/v1/models/", "/docs", "/redoc", "/v1/chat/completions/"]
+    "path",
+    [
+        "/",
+        "/v1",
+        "/v1/embedding",
+        "/v1/responsesx",
+        "/v1/models/",
+        "/docs",
+        "/redoc",
+        "/v1/chat/completions/",
+    ],
 )
 async def test_other_addresses_are_404_in_openais_shape(here: World, path: str) -> None:
     answer = await here.get(path)
@@ -400,7 +454,14 @@ async def test_other_addresses_are_404_in_openais_shape(here: World, path: str) 
 
 @pytest.mark.parametrize(
     ("method", "path", "allow"),
-    [("POST", "/v1/models", "GET"), ("DELETE", "/metrics", "GET"), ("GET", "/v1/chat/completions", "POST")],
+    [
+        ("POST", "/v1/models", "GET, HEAD"),
+        ("OPTIONS", "/v1/models", "GET, HEAD"),
+        ("DELETE", "/metrics", "GET, HEAD"),
+        ("GET", "/v1/chat/completions", "POST"),
+        ("OPTIONS", "/v1/chat/completions", "POST"),
+        ("PLANTED", "/v1/chat/completions", "POST"),
+    ],
 )
 async def test_other_methods_are_405_with_allow(here: World, method: str, path: str, allow: str) -> None:
     answer = await here.client.request(method, path)
@@ -408,11 +469,63 @@ async def test_other_methods_are_405_with_allow(here: World, method: str, path: 
     assert answer.json()["error"]["code"] == "method_not_allowed"
 
 
+@pytest.mark.parametrize(
+    "path", ["/v1/models", "/v1/models/auto", "/health/ready", "/metrics", "/openapi.json"]
+)
+async def test_head_is_get_without_the_body(here: World, path: str) -> None:
+    got, head = await here.get(path), await here.client.head(path)
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-type"] == got.headers["content-type"]
+    assert head.headers["x-weighbridge-request-id"]
+
+
+@pytest.mark.parametrize(
+    ("path", "status"), [("/v1/chat/completions", 405), ("/v1/embeddings", 501), ("/nowhere", 404)]
+)
+async def test_head_has_no_body_where_there_is_no_get(here: World, path: str, status: int) -> None:
+    answer = await here.client.head(path)
+    assert (answer.status_code, answer.content) == (status, b"")
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/chat/completions", "/v1/models", "/v1/embeddings", "/health/live", "/admin/v1/policy", "/x"]
+)
+@pytest.mark.parametrize("method", ["OPTIONS", "GET", "POST"])
+async def test_no_answer_lets_another_origin_read_it(here: World, method: str, path: str) -> None:
+    preflight = {
+        "origin": "http://localhost:3000",
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "authorization",
+    }
+    answer = await here.client.request(method, path, headers=preflight)
+    assert not [name for name in answer.headers if name.startswith("access-control-")]
+    if method == "OPTIONS":
+        assert answer.status_code in (404, 405, 501)
+
+
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/responses", "/v1/responses/resp_1/input_items"])
+@pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
+async def test_what_is_not_served_yet_says_so(here: World, method: str, path: str) -> None:
+    answer = await here.client.request(method, path, content=b"{")
+    assert answer.status_code == 501
+    error = answer.json()["error"]
+    assert (error["type"], error["param"], error["code"]) == (
+        "invalid_request_error",
+        None,
+        "not_implemented",
+    )
+    assert "not served here yet" in error["message"]
+    assert answer.headers["x-weighbridge-request-id"]
+
+
 async def test_the_schema_has_every_route(here: World) -> None:
     schema = (await here.get("/openapi.json")).json()
     chat = schema["paths"]["/v1/chat/completions"]["post"]
     assert chat["requestBody"]["content"]["application/json"]["schema"]["required"] == ["model", "messages"]
     assert "x-weighbridge-road" in chat["responses"]["200"]["headers"]
+    text = schema["paths"]["/v1/completions"]["post"]
+    assert text["requestBody"]["content"]["application/json"]["schema"]["required"] == ["model", "prompt"]
+    assert text["operationId"] != chat["operationId"]
     assert set(schema["paths"]) >= {"/v1/models", "/health/ready", "/metrics", "/admin/v1/thresholds"}
     assert "bounds" in str(schema["paths"]["/admin/v1/thresholds"]["patch"]["requestBody"])
 

@@ -30,6 +30,7 @@ class Step:
     """A part that notes when it is started and closed."""
 
     ready = True
+    configured = False
 
     def __init__(self, name: str, events: list[str], *, fails: bool = False) -> None:
         self._name = name
@@ -63,7 +64,9 @@ def with_steps(parts: Parts, *, fails: str = "") -> list[str]:
         real_state()
 
     for name in ("pool", "gate", "masker"):
-        setattr(parts, name, Step(name, events, fails=name == fails))
+        step = Step(name, events, fails=name == fails)
+        step.configured = parts.gate.configured
+        setattr(parts, name, step)
     parts.ledger.close = close_ledger  # type: ignore[method-assign,assignment]
     parts.state.close = close_state  # type: ignore[method-assign]
     return events
@@ -72,16 +75,40 @@ def with_steps(parts: Parts, *, fails: str = "") -> list[str]:
 CLOSING = ["close pool", "close gate", "close masker", "close ledger", "close state"]
 
 
-async def test_masking_is_up_before_the_pool_and_everything_closes_in_order(tmp_path: Path) -> None:
-    parts, first_ready = parts_in(tmp_path), asyncio.Event()
+ENDPOINT = {"commercial": {"base_url": "http://127.0.0.1:1/v1", "model": "big-model"}}
+NEVER = "version: 1\nname: mine\negress: never\n"
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "policy", "begun"),
+    [
+        (ENDPOINT, None, ["start masker", "start pool"]),
+        # A policy can change while the gateway runs, the endpoint cannot.
+        (ENDPOINT, NEVER, ["start masker", "start pool"]),
+        ({}, None, ["start pool"]),
+    ],
+)
+async def test_masking_is_up_before_the_pool_where_anything_can_leave_and_all_closes_in_order(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    endpoint: dict[str, Any],
+    policy: str | None,
+    begun: list[str],
+) -> None:
+    caplog.set_level(logging.INFO)
+    if policy is not None:
+        (tmp_path / "policy.yaml").write_text(policy)
+        endpoint = endpoint | {"policies": {"file": str(tmp_path / "policy.yaml")}}
+    parts, first_ready = parts_in(tmp_path, **endpoint), asyncio.Event()
     events = with_steps(parts)
     async with running(parts, first_ready.set):
         # The body runs at once: the server listens while models load.
         assert events == []
         async with asyncio.timeout(5):
             await first_ready.wait()
-        assert events == ["start masker", "start pool"]
-    assert events[2:] == CLOSING
+        assert events == begun
+    assert events[len(begun) :] == CLOSING
+    assert ("masking starts when a preview asks for it" in caplog.text) is not bool(endpoint)
     assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
 
 
@@ -134,7 +161,6 @@ async def test_the_server_serves_on_when_no_tier_comes_up(
 
 async def test_a_request_through_the_whole_application(tmp_path: Path) -> None:
     parts = parts_in(tmp_path)
-    parts.masker.start = no_masking  # type: ignore[method-assign]
     ready = asyncio.Event()
     app = create_app(parts, on_first_ready=ready.set)
     async with running(parts, ready.set):
@@ -154,12 +180,9 @@ async def test_a_request_through_the_whole_application(tmp_path: Path) -> None:
             assert "SmolLM2-135M-Instruct" in models[1]["weighbridge"]["note"]
             report = (await client.get("/health/ready")).json()
             assert report["status"] == "ready"
+            assert report["parts"]["masking"] == {"ready": False, "needed": False}
             metrics = (await client.get("/metrics")).text
             assert 'weighbridge_requests_total{outcome="ok",road="local-8b"} 1.0' in metrics
-
-
-async def no_masking() -> None:
-    """The detectors take seconds to start and are not what is looked at."""
 
 
 def test_a_second_gateway_on_one_state_folder_is_refused_in_one_line(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from weighbridge.gateway.body import (
     MAX_DEPTH,
     MAX_NODES,
     THREAD_BYTES,
+    declared_length,
     decode_object,
     parse_object,
     read_body,
@@ -267,9 +268,31 @@ async def test_a_declared_length_is_refused_before_reading() -> None:
 
 
 async def test_a_length_that_is_no_number_does_not_count() -> None:
-    for value in ("-1", "five", "9" * 5000):
+    for value in ("-1", "five"):
         connection = Connection(pieces=[b"ab"], headers={"content-length": value})
         assert await read(connection, 4) == b"ab"
+
+
+@pytest.mark.parametrize(
+    ("value", "length"),
+    [
+        ("9" * 18, 10**18 - 1),
+        ("9" * 20, 10**20 - 1),
+        ("9" * 5000, 10**20 - 1),
+        ("0" * 5000 + "7", 7),
+        ("0" * 99, 0),
+    ],
+)
+async def test_a_length_of_any_number_of_digits_counts_before_the_body_is_read(
+    value: str, length: int
+) -> None:
+    assert declared_length({b"content-length": value.encode()}) == length
+    connection = Connection(pieces=None, headers={"content-length": value})
+    if length > 4:
+        with pytest.raises(ApiError) as caught:
+            await read(connection, 4)
+        assert caught.value.status == 413
+        assert connection.body_messages_read == 0
 
 
 async def test_a_caller_who_leaves_while_sending_is_gone() -> None:

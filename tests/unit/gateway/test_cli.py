@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -60,8 +61,13 @@ def test_check_prints_the_settings_in_force_without_secrets(
     config.write_text(
         f"server:\n  port: 9001\nauth:\n  keys:\n    - id: one\n      sha256: {digest}\n"
         "commercial:\n  base_url: http://127.0.0.1:1/v1\n  model: big\n"
+        "  endpoints:\n    second: {base_url: http://127.0.0.1:2/v1, model: b, api_key_file: "
+        f"{tmp_path / 'key'}}}\n"
     )
+    (tmp_path / "key").write_text("sk-planted-file")
     monkeypatch.setenv("WEIGHBRIDGE_COMMERCIAL__API_KEY", "sk-planted-secret")
+    third = {"base_url": "http://127.0.0.1:3/v1", "model": "c", "api_key": "sk-planted-third"}
+    monkeypatch.setenv("WEIGHBRIDGE_COMMERCIAL__ENDPOINTS", json.dumps({"third": third}))
     assert cli.main(["check", "--config", str(config)]) == 0
     out = capsys.readouterr().out
     printed = yaml.safe_load(out)
@@ -69,6 +75,8 @@ def test_check_prints_the_settings_in_force_without_secrets(
     assert printed["auth"]["keys"][0]["id"] == "one"
     assert digest not in out
     assert "planted" not in out
+    shown = printed["commercial"]["endpoints"]
+    assert {name: one["api_key"] for name, one in shown.items()} == {"second": "***", "third": "***"}
     assert "# policy in force: default@" in out
 
 

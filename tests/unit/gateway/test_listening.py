@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 
 import pytest
 
-from weighbridge.gateway.listening import SEND_BUFFER_BYTES, StartError, bind, listen, reachable_url
+from weighbridge.gateway.listening import SEND_BUFFER_BYTES, StartError, bind, listen, reachable_url, room_for
 
 
 def test_a_busy_port_is_one_clear_line() -> None:
@@ -63,3 +64,31 @@ def test_connections_are_refused_until_we_listen() -> None:
 )
 def test_the_url_to_try(host: str, port: int, tls: bool, url: str) -> None:
     assert reachable_url(host, port, tls) == url
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "wanted", "room", "raised"),
+    [
+        (1024, 4096, 1000, 1000, 1512),
+        (65_536, 65_536, 1000, 1000, None),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, 1000, 1000, None),
+        (1024, resource.RLIM_INFINITY, 8192, 8192, 8704),
+        (1024, 2048, 8192, 1536, 2048),
+        (256, 256, 8192, 1, 256),
+    ],
+)
+def test_there_is_room_for_as_many_connections_as_files_may_be_open(
+    soft: int,
+    hard: int,
+    wanted: int,
+    room: int,
+    raised: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    asked: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (soft, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda kind, limits: asked.append(limits))
+    assert room_for(wanted) == room
+    assert asked == ([] if raised is None else [(raised, hard)])
+    assert ("connections are taken" in caplog.text) == (room < wanted)

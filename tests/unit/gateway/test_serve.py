@@ -41,12 +41,7 @@ from pathlib import Path
 from tests.support.fake_engine import FakeEngine, Script
 from weighbridge.config.settings import load_settings
 from weighbridge.gateway.serve import serve
-from weighbridge.masking.masker import Masker
 
-async def no_start(self):
-    pass
-
-Masker.start = no_start
 serve(
     load_settings(env={}, overrides={
         "server": {"port": 0, "drain_timeout_s": 5}, "state_dir": sys.argv[1]

@@ -117,6 +117,26 @@ async def test_closing_the_socket_cancels_the_work_within_a_second(stream: bool)
         assert here.dispatch.ends == ["CancelledError"]
 
 
+@pytest.mark.parametrize("size", [100_000, 150_000, 250_000])
+async def test_closing_the_socket_is_noticed_after_a_large_body_that_came_at_once(size: int) -> None:
+    async def working(request: Admitted, sink: Sink) -> None:
+        await asyncio.Event().wait()
+
+    async with running(working, max_body_bytes=1 << 20) as here:
+        reader, writer = await here.open()
+        request = here.request(chat_body(user="x" * size), "Expect: 100-continue")
+        head, _, body = request.partition(b"\r\n\r\n")
+        writer.write(head + b"\r\n\r\n")
+        # Now the route waits for the body.
+        await reader.readuntil(b"100 Continue\r\n\r\n")
+        writer.write(body)
+        await here.dispatch.began.wait()
+        writer.close()
+        async with asyncio.timeout(1):
+            await here.dispatch.ended.wait()
+        assert here.dispatch.ends == ["CancelledError"]
+
+
 async def test_a_reader_who_stops_reading_is_cut(caplog: pytest.LogCaptureFixture) -> None:
     sent = 0
 

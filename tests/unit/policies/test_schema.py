@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import get_args
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weighbridge.config.entity_types import EntityType
+from weighbridge.config.limits import ExchangeLimits, LocalLimits
 from weighbridge.config.problems import ConfigProblems
 from weighbridge.config.settings import PolicySettings
 from weighbridge.policies.compiled import Policy, compile_policy
@@ -51,6 +53,51 @@ def test_the_shortest_policy_has_the_shipped_bounds() -> None:
 
 ROADS = "one of local-8b, local-70b, commercial, by-score"
 REFUSED = {
+    "endpoint twice": (
+        HEAD + "endpoints:\n  - {a: 1}\n  - b: 1\n    a: 2\n",
+        "p.yaml:7: endpoints[1].a: this endpoint is given twice",
+    ),
+    "empty step": (
+        HEAD + "endpoints:\n  - {a: 1}\n  - {}\n",
+        "p.yaml:6: endpoints[1]: must name at least one endpoint",
+    ),
+    "weight 0": (
+        HEAD + "endpoints:\n  - {a: 0}\n",
+        "p.yaml:5: endpoints[0].a: must be a whole number between 1 and 1000",
+    ),
+    "weight 1001": (
+        HEAD + "endpoints:\n  - {a: 1001}\n",
+        "p.yaml:5: endpoints[0].a: must be a whole number between 1 and 1000",
+    ),
+    "weight 1.5": (
+        HEAD + "endpoints:\n  - {a: 1.5}\n",
+        "p.yaml:5: endpoints[0].a: must be a whole number between 1 and 1000",
+    ),
+    "weight true": (
+        HEAD + "endpoints:\n  - {a: true}\n",
+        "p.yaml:5: endpoints[0].a: must be a whole number between 1 and 1000",
+    ),
+    "a bare name": (
+        HEAD + "endpoints: [a]\n",
+        "p.yaml:4: endpoints[0]: must be a mapping",
+    ),
+    "an endpoint's name": (
+        HEAD + "endpoints:\n  - {a b: 1}\n",
+        "p.yaml:5: endpoints[0].a b: this name must be text of 1 to 64 letters, digits and . _ @ -, beginning with a "
+        "letter or digit",
+    ),
+    "limit 0": (
+        HEAD + "limits: {commercial: {gap_s: 0}}\n",
+        "p.yaml:4: limits.commercial.gap_s: must be a number above 0 and not above 86400",
+    ),
+    "limit of more than a day": (
+        HEAD + "limits:\n  local:\n    total_s: 86401\n",
+        "p.yaml:6: limits.local.total_s: must be a number above 0 and not above 86400",
+    ),
+    "a limit that is none": (
+        HEAD + "limits: {local: {connect_s: 1}}\n",
+        "p.yaml:4: limits.local.connect_s: unknown key; known here: first_token_s, gap_s, total_s",
+    ),
     "version 2": ("version: 2\nname: p\negress: never\n", "p.yaml:1: version: must be 1"),
     "version true": ("version: true\nname: p\negress: never\n", "p.yaml:1: version: must be 1"),
     "version 1.0": ("version: 1.0\nname: p\negress: never\n", "p.yaml:1: version: must be 1"),
@@ -378,3 +425,28 @@ def test_the_settings_choose_the_file() -> None:
     assert policy_path(PolicySettings()) == shipped_path("default")
     assert policy_path(PolicySettings(name="on-prem-only")) == shipped_path("on-prem-only")
     assert policy_path(PolicySettings(file=Path("/p.yaml"))) == Path("/p.yaml")
+
+
+def test_endpoints_and_limits_as_they_are_said() -> None:
+    made = compiled(HEAD + "endpoints:\n  - {b: 3, a: 1000}\n  - {main: 1}\n")
+    assert made.endpoints == ((("b", 3), ("a", 1000)), (("main", 1),))
+    made = compiled(HEAD + "limits:\n  commercial: {gap_s: 1.5, connect_s: 2}\n  local: {total_s: 86400}\n")
+    assert made.exchange_limits == dataclasses.replace(ExchangeLimits(), gap_s=1.5, connect_s=2.0)
+    assert made.local_limits == dataclasses.replace(LocalLimits(), total_s=86_400.0)
+    made = compiled(HEAD)
+    assert (made.endpoints, made.exchange_limits, made.local_limits) == ((), ExchangeLimits(), LocalLimits())
+
+
+def test_every_limit_reaches_the_one_of_its_name() -> None:
+    for section, limits in (("commercial", ExchangeLimits), ("local", LocalLimits)):
+        for n, field in enumerate(dataclasses.fields(limits)):
+            made = compiled(HEAD + f"limits: {{{section}: {{{field.name}: {n + 0.25}}}}}\n")
+            held = made.exchange_limits if section == "commercial" else made.local_limits
+            assert held == dataclasses.replace(limits(), **{field.name: n + 0.25})
+
+
+def test_the_order_within_a_step_makes_no_other_version_and_that_of_the_steps_does() -> None:
+    one = compiled(HEAD + "endpoints: [{a: 1, b: 2}, {c: 1}]\n").version
+    assert compiled(HEAD + "endpoints: [{b: 2, a: 1}, {c: 1}]\n").version == one
+    for other in ("[{c: 1}, {a: 1, b: 2}]", "[{a: 2, b: 2}, {c: 1}]", "[{a: 1}, {b: 2}, {c: 1}]", "[]"):
+        assert compiled(HEAD + f"endpoints: {other}\n").version != one

@@ -144,3 +144,11 @@ async def test_what_is_refused_is_refused_in_the_thread_as_well() -> None:
     with pytest.raises(InvalidRequest) as caught:
         await prepare(body, model="local-8b", request_id="r-1", stream=True)
     assert caught.value.param == "n"
+
+
+@pytest.mark.parametrize("kind", [[], {}, [[]], None, 5, True, "picture"])
+def test_a_part_of_no_known_type_is_refused_whatever_its_type_is_made_of(kind: object) -> None:
+    body = {"messages": [{"role": "user", "content": [{"type": kind, "text": "hello"}]}]}
+    with pytest.raises(InvalidRequest) as caught:
+        for_engine(body, model="local-8b", request_id="r", stream=False)
+    assert caught.value.code == "unsupported_content"

@@ -263,6 +263,20 @@ async def test_a_name_that_leads_outside_is_refused_and_nothing_connects(
         assert len(connections) == 1 and tried == [addresses[-1]]
 
 
+async def test_an_address_is_judged_like_a_name_when_it_is_connected_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried = public_to_loopback(monkeypatch, "93.184.216.34")
+    async with listening() as (port, connections):
+        with pytest.raises(ExchangeLost) as caught:
+            await fetch(Names(("127.0.0.1",)), port, host="93.184.216.34")
+        assert caught.value.kind == "address"
+        assert connections == [] and tried == []
+        assert await fetch(Names(()), port, ("93.184.216.34",), host="93.184.216.34") == 200
+        assert await fetch(Names(()), port, host="127.0.0.1") == 200
+        assert tried == ["93.184.216.34", "127.0.0.1"]
+
+
 async def test_a_private_name_connects() -> None:
     async with listening() as (port, connections):
         assert await fetch(Names(("127.0.0.1",)), port) == 200

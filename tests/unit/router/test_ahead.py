@@ -130,3 +130,76 @@ async def test_one_made_under_what_has_changed_since_is_not_used() -> None:
     under[0] = "new"
     assert await made.masked() == "mask 2"
     assert [speculation is None for speculation in masking.asked] == [False, True]
+
+
+class Lists:
+    """What a mask depends on."""
+
+    def __init__(self) -> None:
+        self.edition = 1
+
+    def __call__(self) -> int:
+        return self.edition
+
+
+async def test_a_made_mask_is_used_again_by_the_next_attempt() -> None:
+    masking, lists = Masking(), Lists()
+    masking.let.set()
+    made = MaskAhead(masking.mask, lists)
+    assert [await made.masked() for _ in range(3)] == ["mask 1"] * 3
+    masking, made = await begun()
+    masking.let.set()
+    assert [await made.masked() for _ in range(3)] == ["mask 1"] * 3
+
+
+async def test_a_made_mask_is_not_used_when_the_lists_have_changed() -> None:
+    masking, lists = Masking(), Lists()
+    masking.let.set()
+    made = MaskAhead(masking.mask, lists)
+    assert await made.masked() == "mask 1"
+    lists.edition = 2
+    assert [await made.masked() for _ in range(2)] == ["mask 2"] * 2
+
+
+async def test_neither_is_one_that_was_begun_under_other_lists() -> None:
+    masking, lists = Masking(), Lists()
+    made = MaskAhead(masking.mask, lists)
+    with made.waiting():
+        await masking.begun.wait()
+    lists.edition = 2
+    masking.let.set()
+    assert await made.masked() == "mask 2"
+    await asyncio.sleep(0)
+    assert masking.cancelled == 1 and masking.asked[1] is None
+
+
+async def test_a_wait_after_it_was_made_begins_none_and_hides_no_change() -> None:
+    masking, lists = Masking(), Lists()
+    masking.let.set()
+    made = MaskAhead(masking.mask, lists)
+    assert await made.masked() == "mask 1"
+    lists.edition = 2
+    with made.waiting():
+        for _ in range(5):
+            await asyncio.sleep(0)
+    assert len(masking.asked) == 1
+    assert await made.masked() == "mask 2"
+
+
+async def test_a_dropped_mask_is_not_used_again() -> None:
+    masking = Masking()
+    masking.let.set()
+    made = MaskAhead(masking.mask)
+    assert await made.masked() == "mask 1"
+    made.drop()
+    assert await made.masked() == "mask 2"
+
+
+async def test_a_refusal_is_not_kept_where_the_next_attempt_may_succeed() -> None:
+    masking = Masking()
+    masking.refuse = ["overloaded"]
+    masking.let.set()
+    made = MaskAhead(masking.mask)
+    with pytest.raises(MaskingRefused, match="overloaded"):
+        await made.masked()
+    assert await made.masked() == "mask 2"

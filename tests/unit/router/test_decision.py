@@ -170,6 +170,27 @@ def test_an_adapter_does_not_overflow_to_a_tier_that_lacks_it() -> None:
     assert made.overflow == (COMMERCIAL,)
 
 
+@pytest.mark.parametrize(
+    ("alias", "of", "explicit"),
+    [
+        ("gpt-4o", "auto", False),
+        ("gpt-4o-mini", "local-8b", True),
+        ("gpt-5", "commercial", True),
+        ("tuned", "legal-ko", True),
+    ],
+)
+def test_an_alias_is_decided_as_what_it_stands_for(alias: str, of: str, explicit: bool) -> None:
+    aliases = {"gpt-4o": "auto", "gpt-4o-mini": "local-8b", "gpt-5": "commercial", "tuned": "legal-ko"}
+    rules = policy(aliases=aliases)
+    facts = Facts("default", LOCAL_ROADS, True, {"legal-ko": LOCAL_70B})
+    made, plain = (decide(name, weight(0.3), rules, facts) for name in (alias, of))
+    assert (made.road, made.explicit, made.adapter) == (plain.road, explicit, plain.adapter)
+    assert made.reasons == (f"alias {alias} of {of}", *plain.reasons)
+    with pytest.raises(ApiError) as unknown:
+        decide(alias, weight(0.3), MASKED, facts)
+    assert (unknown.value.status, unknown.value.code) == (404, "model_not_found")
+
+
 def test_what_the_callers_headers_changed_is_among_the_reasons() -> None:
     facts = Facts("default", LOCAL_ROADS, True, max_queue_ms=300, batch=True)
     reasons = decide("auto", weight(0.1), MASKED, facts).reasons

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import pytest
 
@@ -26,6 +26,8 @@ from weighbridge.pool.worker import TierNotReady
 from weighbridge.router.decision import Decision
 from weighbridge.router.failover import (
     EmptyAnswer,
+    Late,
+    LocalLate,
     Opens,
     Setback,
     WorkerLost,
@@ -388,3 +390,89 @@ def test_a_refused_mask_tells_the_cause_that_will_not_pass(first: Opens, told: s
     ]
     assert final_error(setbacks) is errors[told]
     assert final_error(setbacks[1:]) is errors["last"]
+
+
+# --- what a commercial endpoint refused, and what its failures leave behind
+
+
+def late(limit: Late) -> Setback:
+    return setback_of(LocalLate(limit), decision(LOCAL_8B, LOCAL_70B, COMMERCIAL))
+
+
+@pytest.mark.parametrize("limit", get_args(Late))
+def test_a_local_answer_that_takes_too_long_opens_every_road(limit: Late) -> None:
+    way = decision(LOCAL_8B, LOCAL_70B, COMMERCIAL)
+    setback = late(limit)
+    assert (setback.cause, setback.opens, setback.upstream) == (limit, Opens.ANY, None)
+    error = setback.error
+    assert (error.status, error.code, error.type) == (504, f"local_{limit}", SERVER)
+    assert next_road(way, [LOCAL_8B], setback) == LOCAL_70B
+    assert next_road(way, [LOCAL_8B, LOCAL_70B], setback) == COMMERCIAL
+
+
+@pytest.mark.parametrize(
+    "exc",
+    [
+        UpstreamFailed("stall"),
+        UpstreamRefused(400, "some_code"),
+        UpstreamRefused(400, "context_length_exceeded"),
+    ],
+)
+def test_what_an_endpoint_did_stands_in_its_setback_and_in_no_other(exc: Exception) -> None:
+    assert setback_of(exc, decision(COMMERCIAL, LOCAL_70B)).upstream is exc
+    assert setback_of(ContextLengthExceeded(9, 5), decision()).upstream is None
+
+
+@pytest.mark.parametrize("road", [COMMERCIAL, LOCAL_8B])
+def test_a_prompt_too_long_for_the_provider_may_be_served_here(road: Road) -> None:
+    refusal = UpstreamRefused(400, "context_length_exceeded")
+    way = decision(road, LOCAL_70B)
+    setback = setback_of(refusal, way)
+    assert (setback.cause, setback.opens, setback.error) == ("window", Opens.LOCAL, refusal)
+    assert next_road(way, [road], setback) == LOCAL_70B
+    assert (refusal.status, refusal.code) == (400, "context_length_exceeded")
+
+
+def test_an_endpoint_that_is_left_alone_says_when_to_come_again() -> None:
+    error = setback_of(UpstreamFailed("resting", retry_after_s=4.0), decision(COMMERCIAL)).error
+    assert (error.status, error.code, error.type, error.retry_after_s) == (
+        503,
+        "upstream_resting",
+        SERVER,
+        4.0,
+    )
+
+
+OTHER = [UpstreamRefused(400, "invalid_value"), UpstreamRefused(401), UpstreamRefused(404, "model_not_found")]
+
+
+@pytest.mark.parametrize("refusal", OTHER, ids=str)
+@pytest.mark.parametrize(
+    "cause", [*CONTENDED, EngineUnavailable(), ContextLengthExceeded(900, 512)], ids=kind_of
+)
+def test_a_refusal_on_the_way_out_does_not_hide_why_it_went(
+    cause: Exception, refusal: UpstreamRefused
+) -> None:
+    way = decision(LOCAL_8B, COMMERCIAL, overflow=(COMMERCIAL,))
+    first, last = setback_of(cause, way), setback_of(refusal, way)
+    assert final_error([first, last]) is first.error
+    assert final_error([last]) is refusal, "chosen, it is the answer"
+
+
+@pytest.mark.parametrize("code", ["content_filter", "content_policy_violation"])
+def test_a_judgement_of_the_content_is_told_wherever_it_came(code: str) -> None:
+    way = decision(LOCAL_8B, COMMERCIAL, overflow=(COMMERCIAL,))
+    judged = UpstreamRefused(400, code)
+    assert final_error([setback_of(QueueFull(), way), setback_of(judged, way)]) is judged
+
+
+def test_several_refusals_in_a_row_hide_it_no_better() -> None:
+    way = decision(LOCAL_8B, COMMERCIAL, overflow=(COMMERCIAL,))
+    busy = setback_of(QueueFull(), way)
+    short = setback_of(UpstreamRefused(400, "context_length_exceeded"), way)
+    other = setback_of(UpstreamRefused(401), way)
+    assert final_error([busy, short, other]) is busy.error
+    # With nothing before them the first is the reason: the larger window was only asked because of it.
+    assert final_error([short, other]) is short.error
+    stalled = setback_of(UpstreamFailed("stall"), way)
+    assert final_error([busy, stalled, other]) is stalled.error, "what failed last, and not what failed first"

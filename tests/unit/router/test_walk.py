@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.router.test_failover import decision
-from weighbridge.commercial.errors import EgressClosed
+from weighbridge.commercial.errors import EgressClosed, UpstreamFailed, UpstreamRefused
 from weighbridge.config.roads import COMMERCIAL, LOCAL_8B, LOCAL_70B, Road
 from weighbridge.masking.errors import MaskingRefused
 from weighbridge.pool.slot_lock import NoFreeSlot, QueueLockTimeout, WaitTooLong
@@ -81,10 +81,34 @@ def test_a_tier_that_is_down_is_not_asked_again() -> None:
 
 
 def test_a_failed_upstream_is_no_reason_to_queue_again() -> None:
-    from weighbridge.commercial.errors import UpstreamFailed
-
     way = decision(LOCAL_8B, COMMERCIAL, overflow=(COMMERCIAL,))
     assert walked(way, (WaitTooLong(9000.0), 0), (UpstreamFailed("stall"), 0))[-1] is None
+
+
+def test_elsewhere_says_whether_another_road_is_left() -> None:
+    out = decision(COMMERCIAL, LOCAL_70B, LOCAL_8B)
+    walk = Walk(out)
+    broken, refused = setback_of(UpstreamFailed("reset"), out), setback_of(UpstreamRefused(400), out)
+    walk.met(broken)
+    assert walk.elsewhere
+    walk.met(broken)
+    assert walk.elsewhere, "asking takes no road"
+    walk.met(refused)
+    assert not walk.elsewhere
+    for road in (LOCAL_70B, LOCAL_8B):
+        walk.met(broken)
+        assert walk.elsewhere and walk.go_on(0) == road
+    walk.met(broken)
+    assert not walk.elsewhere
+
+
+def test_after_a_full_tier_the_way_out_has_no_road_behind_it() -> None:
+    way = decision(LOCAL_8B, COMMERCIAL, overflow=(COMMERCIAL,))
+    walk = Walk(way)
+    walk.met(setback_of(WaitTooLong(9000.0), way))
+    assert walk.elsewhere and walk.go_on(0) == COMMERCIAL
+    walk.met(setback_of(UpstreamFailed("reset"), way))
+    assert not walk.elsewhere
 
 
 def test_the_reason_of_the_egress_row_is_that_of_the_last_setback() -> None:
