@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import hmac
 import logging
-import re
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -22,23 +21,23 @@ from weighbridge.config.folders import models_folder
 from weighbridge.config.offload import MASKING, Lane, is_small
 from weighbridge.config.settings import MaskingSettings
 from weighbridge.masking import wire
-from weighbridge.masking.body import Plan, plan_body, with_instruction
+from weighbridge.masking.body import Plan, plan_body
 from weighbridge.masking.detector_nursery import DetectorNursery
 from weighbridge.masking.detector_pool import Child, DetectorPool
 from weighbridge.masking.detector_queue import Speculation
 from weighbridge.masking.entities import Span, merge
 from weighbridge.masking.errors import PASSING, MaskingRefused, Reason
+from weighbridge.masking.filling import fill_in, tells
 from weighbridge.masking.known_values import CHECK_S, KnownLists
 from weighbridge.masking.layers.base import LayerOptions
-from weighbridge.masking.masked_text import mask_text, over_borders, shown, with_leftovers
+from weighbridge.masking.masked_text import over_borders, shown, with_leftovers
 from weighbridge.masking.request import MaskedRequest
 from weighbridge.masking.rules import Blocked, Rules
 from weighbridge.masking.seal import seal_request, verify
-from weighbridge.masking.second_look import remains
 from weighbridge.masking.secret import Secrets
 from weighbridge.masking.vault import Mint, derive_key
 from weighbridge.masking.verdict import judge
-from weighbridge.masking.walker import Leaf, Walker, Whole, render
+from weighbridge.masking.walker import Walker
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +51,6 @@ thread of its own, where only others like it wait."""
 _SLOW_PATTERNS: Final = Lane("patterns")
 
 _SHIPPED = Rules()
-_IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$.-]*")
-_LOOSE = {"PERSON", "NAME", "PLACE", "ORG"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +340,7 @@ class Masker:
 
     def _read(self, walker: Walker, tenant: str) -> list[list[Span]]:
         known = self._known.find(tenant, walker.texts)
-        # A list does not guess, whatever type it gives a value: see `_tells` for what the name layers do.
+        # A list does not guess, whatever type it gives a value: see `filling.tells` for what the name layers do.
         if any(known[at] for at in walker.names):
             raise MaskingRefused("key_hit")
         return known
@@ -364,9 +361,9 @@ class Masker:
         spans = over_borders(walker, found)
         if (refused := self._judged(walker, spans, rules)) is not None:
             raise MaskingRefused(refused)
-        if any(_tells(walker.texts[at], spans[at]) for at in walker.names):
+        if any(tells(walker.texts[at], spans[at]) for at in walker.names):
             raise MaskingRefused("key_hit")
-        final = msgspec.json.encode(_fill_in(plan, walker, spans, mint))
+        final = msgspec.json.encode(fill_in(plan, walker, spans, mint))
         return seal_request(
             request_id=request_id,
             body=final,
@@ -395,31 +392,6 @@ def _plan(body: dict[str, Any], max_chars: int, upstream_model: str, id_key: byt
     return walker, plan_body(body, walker, upstream_model, id_key)
 
 
-def _tells(name: str, spans: list[Span]) -> bool:
-    """Whether a key or a function's name tells something. What the name layers make of an identifier does not count:
-    out of a sentence every capitalised word looks like somebody."""
-    kinds = {entity for _, _, entity in spans}
-    if _IDENTIFIER.fullmatch(name):
-        kinds -= _LOOSE
-    return bool(kinds or remains(name))
-
-
 def keyed_hash(secret: bytes, body: bytes) -> str:
     """What the egress record keeps of the bytes: nobody without the secret can test a guess against it."""
     return hmac.digest(derive_key(secret, "egress record"), body, hashlib.sha256).hex()
-
-
-def _fill_in(plan: Plan, walker: Walker, spans: list[list[Span]], mint: Mint) -> dict[str, Any]:
-    masked: dict[int, str] = {}
-
-    def fill(node: Leaf | Whole) -> str:
-        if isinstance(node, Whole):
-            return mint.placeholder(node.entity, node.text) if node.text else ""
-        if node.at not in masked:
-            masked[node.at] = mask_text(walker.texts[node.at], spans[node.at], mint)
-        return masked[node.at]
-
-    outward: dict[str, Any] = render(plan.tree, fill)
-    if mint.counts():
-        outward["messages"] = with_instruction(outward["messages"])
-    return outward

@@ -29,17 +29,16 @@ from weighbridge.pool.worker import TierNotReady
 from weighbridge.router import answer
 from weighbridge.router.account import Account
 from weighbridge.router.admitted import Admitted, ClientGone, Sink
-from weighbridge.router.ahead import MaskAhead
 from weighbridge.router.decision import Decision
 from weighbridge.router.delivery import Delivery
 from weighbridge.router.draining import drained
 from weighbridge.router.failover import EmptyAnswer, LocalLate, Setback, WorkerLost, answer_to, setback_of
-from weighbridge.router.outward import Outward
 from weighbridge.router.phases import LEGAL, Phase
 from weighbridge.router.roads import Passage, Roads, Weighed, closing
 from weighbridge.router.silence import Silence
 from weighbridge.router.slot_ask import ask_to_go_on, first_ask
 from weighbridge.router.walk import Walk
+from weighbridge.router.way_out import WayOut
 
 log = logging.getLogger("weighbridge.router")
 
@@ -102,13 +101,10 @@ class Lifecycle:
         self._whole = b""
         self._prompt_tokens = 0
         """At least so many, once a tier found the prompt too long; 0 while nobody had to count."""
-        self._passage: Passage | None = None
         self._trail: Trail | None = None
         """What was streamed so far, where another worker could go on with it."""
-        self._ahead: MaskAhead | None = None
-        """The mask, where the request may have to leave."""
-        self._outward: Outward | None = None
-        """The commercial endpoints, once the request has come so far."""
+        self._way_out: WayOut | None = None
+        """Where the request may leave."""
         self._failed_workers: list[str] = []
         """Workers of the present tier that could not serve this request."""
 
@@ -171,8 +167,7 @@ class Lifecycle:
         decision = weighed.decide()
         walk = Walk(decision)
         if decision.may_leave:
-            masking = partial(self._roads.mask, self.request, weighed.policy, self._deadline)
-            self._ahead = MaskAhead(masking, partial(self._roads.lists, self.request))
+            self._way_out = WayOut(self.request, self._roads, weighed.policy, self._deadline)
         self._delivery.start_waiting()
         while True:
             road = walk.road
@@ -180,7 +175,8 @@ class Lifecycle:
             if setback is None:
                 await self._finish()
                 return
-            setback = self._outward.met(setback) if self._outward is not None else setback
+            if self._way_out is not None:
+                setback = self._way_out.met(setback)
             walk.met(setback)
             if self._stays_in_tier(road, setback):
                 self._note(f"{road} lost its worker, trying another")
@@ -214,7 +210,7 @@ class Lifecycle:
 
     async def _asks_again(self, setback: Setback, elsewhere: bool) -> bool:
         """Whether a commercial endpoint is asked once more, the same or another; waits until its turn has come."""
-        turn = None if self._outward is None else self._outward.again(setback, elsewhere)
+        turn = None if self._way_out is None else self._way_out.again(setback, elsewhere)
         if turn is None:
             return False
         name, wait_s = turn.outlet.name, turn.wait_s
@@ -228,11 +224,12 @@ class Lifecycle:
         if self.phase is not Phase.COMMITTED:
             self._enter(Phase.QUEUED)
         self.account.try_road(road)
-        self._passage = None
+        if self._way_out is not None:
+            self._way_out.anew()
         outcome = "cancelled"
         try:
             if road == COMMERCIAL:
-                await self._serve_commercial(decision, weighed.policy, reason)
+                await self._serve_commercial(decision, reason)
             else:
                 await self._serve_local(road, decision, weighed.policy, wait)
             outcome = "ok"
@@ -248,7 +245,7 @@ class Lifecycle:
             return setback
         finally:
             self._release()
-            self.account.tried(outcome, self._passage.egress_id if self._passage else "")
+            self.account.tried(outcome, self._way_out.egress_id if self._way_out else "")
 
     # ---- the roads ----
 
@@ -313,8 +310,9 @@ class Lifecycle:
                     shunned=self._failed_workers if self._engine and self._engine.alive else (),
                 )
             )
-            leaves = self._ahead and not going_on and COMMERCIAL in (*decision.overflow, *decision.alternates)
-            with self._ahead.waiting() if self._ahead and leaves else nullcontext():
+            way_out = self._way_out
+            leaves = way_out and not going_on and COMMERCIAL in (*decision.overflow, *decision.alternates)
+            with way_out.waiting() if way_out and leaves else nullcontext():
                 return await tier.lease(ask, decision.task, request.body, request.body_bytes)
         except (QueueLockTimeout, TierNotReady):
             if going_on:
@@ -324,20 +322,13 @@ class Lifecycle:
         finally:
             self.account.queue_ms += (self._clock.monotonic() - asked) * 1000
 
-    async def _serve_commercial(self, decision: Decision, policy: Policy, reason: str) -> None:
-        if self._ahead is None:
+    async def _serve_commercial(self, decision: Decision, reason: str) -> None:
+        if self._way_out is None:
             raise RuntimeError("a road leads outward that the decision closed")
-        if self._outward is None:
-            self._outward = self._roads.outward(self.request, policy, self._deadline)
-        outlet = self._outward.take(self._prompt_tokens)
         # No record, no egress: the intent must be on disk before anything is built that could leave.
         await self.account.intent_durable(required=True)
-        masked = await self._ahead.masked()
-        attempt = self.account.attempts
-        passage = await self._roads.passage(self.request, masked, attempt, reason, policy, outlet)
-        self._enter(Phase.GRANTED)
-        self._passage = passage
-        self._outward.asked(outlet)
+        granted = partial(self._enter, Phase.GRANTED)
+        passage = await self._way_out.passage(self.account.attempts, reason, self._prompt_tokens, granted)
         await drained(self._cross(passage), decision.drain_s, self._delivery, self._nothing_to_drain)
 
     async def _cross(self, passage: Passage) -> None:
@@ -351,7 +342,7 @@ class Lifecycle:
 
     def _nothing_to_drain(self) -> bool:
         """Whether the request is ended by us and not by its caller, or nothing of it has left yet."""
-        left = self._passage is not None and bool(self._passage.egress_id)
+        left = self._way_out is not None and self._way_out.egress_id
         return self._deadline.expired() or self._cut_by_us() or not left
 
     # ---- the answer ----
@@ -422,8 +413,8 @@ class Lifecycle:
             lease.release()
 
     def _drop_mask(self) -> None:
-        if self._ahead is not None:
-            self._ahead.drop()
+        if self._way_out is not None:
+            self._way_out.drop()
 
     def _complete(self) -> asyncio.Future[None]:
         """Enqueue the one completion row; further calls return the same future."""

@@ -131,6 +131,10 @@ async def test_with_a_local_road_there_is_one_quick_retry(tmp_path: Path, stream
         assert answer.status_code == 200 and answer.headers["x-weighbridge-road"] == "local-70b"
         assert answer.headers["x-weighbridge-attempts"] == "3"
         assert len(here.main.requests) == 2
+        left = [
+            attempt["egress_id"] for attempt in here.gateway.attempts(here.gateway.rows()[0]["request_id"])
+        ]
+        assert left == [*(egress["egress_id"] for egress in here.gateway.egress()), ""]
         await here.healthy()
 
 
