@@ -411,7 +411,7 @@ async def test_a_long_request_is_put_together_in_a_thread_and_comes_out_the_same
 
         return noted
 
-    for name in ("plan_body", "_fill_in", "seal_request"):
+    for name in ("plan_body", "fill_in", "seal_request"):
         monkeypatch.setattr(masker_module, name, noting(getattr(masker_module, name)))
     words = [chr(97 + n % 26) * (n // 26 + 1) for n in range(200)]
     long = {"messages": [{"role": "user", "content": f"{word} {SECRET}"} for word in words]}
