@@ -16,7 +16,7 @@ from weighbridge.commercial.errors import UpstreamFailed
 from weighbridge.config.deadline import Deadline
 from weighbridge.config.offload import MASKING
 from weighbridge.config.settings import MaskingSettings
-from weighbridge.masking import masked_text, masker, second_look
+from weighbridge.masking import filling, masked_text, second_look
 from weighbridge.masking.errors import MaskingRefused
 from weighbridge.masking.masker import Masker
 from weighbridge.masking.seal import seal_request
@@ -28,7 +28,7 @@ LONG = "그래서 말인데요 and so on. " * 400
 @pytest.fixture
 async def blind(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Masker]:
     """A masker whose detectors find nothing and that does not look between what they found."""
-    for module in (masked_text, masker):
+    for module in (masked_text, filling):
         monkeypatch.setattr(module, "remains", lambda text: [])
     made = Masker(
         MaskingSettings(layers=[], without_names="mask"), CLOCK, start_child=Children(lambda text: []).start
