@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from weighbridge.commercial.breaker import Breaker, Standing
 from weighbridge.config.clock import Clock
 from weighbridge.config.settings import CommercialSettings, Endpoint
+
+log = logging.getLogger(__name__)
 
 Steps = Sequence[Sequence[tuple[str, int]]]
 """Names with weights, step by step, as a policy gives them."""
@@ -39,13 +43,20 @@ class Outlets:
         clock: Clock,
         on_change: Callable[[str, bool], None] = lambda name, passed_by: None,
     ) -> None:
+        def told(name: str, passed_by: bool) -> None:
+            if passed_by:
+                log.warning(
+                    "commercial endpoint %s failed %d times in a row: passed by for %g s, then tried by one request",
+                    name,
+                    settings.breaker_failures,
+                    settings.breaker_rest_s,
+                )
+            else:
+                log.info("commercial endpoint %s answers again", name)
+            on_change(name, passed_by)
+
         def breaker(name: str) -> Breaker:
-            return Breaker(
-                settings.breaker_failures,
-                settings.breaker_rest_s,
-                clock,
-                lambda passed_by: on_change(name, passed_by),
-            )
+            return Breaker(settings.breaker_failures, settings.breaker_rest_s, clock, partial(told, name))
 
         self._all: Mapping[str, Outlet] = {
             name: Outlet(name, endpoint, breaker(name)) for name, endpoint in settings.all_endpoints.items()

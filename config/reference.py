@@ -80,6 +80,8 @@ def _variable(leaf: Leaf) -> str:
     if "[]" in leaf.path:
         outer = leaf.path[: leaf.path.index("[]")]
         return f"in the JSON of `{variable(outer)}`"
+    if "*" in leaf.path and leaf.path[0] != "tiers":
+        return f"in the JSON of `{variable(leaf.path[: leaf.path.index('*')])}`"
     # `*` would be read as a pattern by a shell; the tier's own word is what one copies.
     return f"`{variable(tuple('local-8b' if step == '*' else step for step in leaf.path))}`"
 

@@ -178,7 +178,8 @@ def _check(args: argparse.Namespace) -> int:
     if settings is not None:
         found = (*_tier_problems(settings), *_list_problems(settings))
         problems += (with_place(text, args.config, overrides=given) for text in found)
-        problems += map(str, check_policy(policy_path(settings.policies), settings.adapters))
+        endpoints = tuple(settings.commercial.all_endpoints)
+        problems += map(str, check_policy(policy_path(settings.policies), settings.adapters, endpoints))
     elif args.policy is not None:
         problems += map(str, check_policy(Path(args.policy)))
     for problem in problems:

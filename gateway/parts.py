@@ -109,6 +109,7 @@ def build_parts(
             state,
             metrics,
             adapters=settings.adapters,
+            endpoints=tuple(settings.commercial.all_endpoints),
             poll_interval_s=settings.policies.poll_interval_s,
         )
         pool = Pool(tiers, register=folder / ENGINES_FILE)

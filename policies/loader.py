@@ -14,6 +14,7 @@ from weighbridge.config.sections import PolicySettings
 from weighbridge.config.yamlsource import YamlFile, parse_yaml, read_bytes
 from weighbridge.policies.aliases import alias_problems
 from weighbridge.policies.compiled import Policy, compile_policy
+from weighbridge.policies.endpoint_names import endpoint_problems
 from weighbridge.policies.schema import PolicyDocument
 
 SHIPPED: Final[tuple[str, ...]] = ("default", "on-prem-only")
@@ -28,11 +29,17 @@ class PolicyFile:
     source: YamlFile
 
 
-def parse_policy(raw: bytes, name: str, adapters: Collection[str] | None = None) -> PolicyFile:
+def parse_policy(
+    raw: bytes,
+    name: str,
+    adapters: Collection[str] | None = None,
+    endpoints: Collection[str] | None = None,
+) -> PolicyFile:
     """Parse and check a policy file's content; `name` is what the problems call it.
 
     Args:
         adapters: the adapters that the settings have, for which aliases may stand; None where they are not known.
+        endpoints: the commercial endpoints that the settings have; None or none at all: whatever the policy names.
 
     Raises:
         ConfigProblems: every problem found, one line each.
@@ -43,24 +50,31 @@ def parse_policy(raw: bytes, name: str, adapters: Collection[str] | None = None)
     except ValidationError as exc:
         problems = [source.problem(at, why) for at, why in explain(PolicyDocument, exc.errors())]
         raise ConfigProblems(sorted(problems, key=lambda p: (p.line or 0, p.field))) from None
-    if astray := [source.problem(at, why) for at, why in alias_problems(document.aliases, adapters)]:
+    unknown = endpoint_problems(document.endpoints, endpoints or ())
+    if astray := [
+        source.problem(at, why) for at, why in (*alias_problems(document.aliases, adapters), *unknown)
+    ]:
         raise ConfigProblems(astray)
     return PolicyFile(document, source)
 
 
-def load_policy(path: Path, adapters: Collection[str] | None = None) -> Policy:
-    """The policy in a file, without any admin overlay; `adapters` as in `parse_policy`.
+def load_policy(
+    path: Path, adapters: Collection[str] | None = None, endpoints: Collection[str] | None = None
+) -> Policy:
+    """The policy in a file, without any admin overlay; `adapters` and `endpoints` as in `parse_policy`.
 
     Raises:
         ConfigProblems: every problem found, one line each.
     """
-    return compile_policy(parse_policy(read_bytes(path), str(path), adapters).document)
+    return compile_policy(parse_policy(read_bytes(path), str(path), adapters, endpoints).document)
 
 
-def check_policy(path: Path, adapters: Collection[str] | None = None) -> list[Problem]:
-    """What is wrong with a policy file; empty when it can come into force. `adapters` as in `parse_policy`."""
+def check_policy(
+    path: Path, adapters: Collection[str] | None = None, endpoints: Collection[str] | None = None
+) -> list[Problem]:
+    """What is wrong with a policy file; empty when it can come into force. The rest as in `parse_policy`."""
     try:
-        load_policy(path, adapters)
+        load_policy(path, adapters, endpoints)
     except ConfigProblems as exc:
         return list(exc.problems)
     return []

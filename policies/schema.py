@@ -193,8 +193,7 @@ class PolicyDocument(Strict):
         default=[],
         description="The commercial endpoints by name, in the order in which they are tried. Each step is a mapping of "
         "names to weights: conversations are shared out by weight, and where one fails the others of its step come "
-        "before the next step. A name that the settings do not have is passed over. Empty: all that the settings have, "
-        "in their order.",
+        "before the next step. Empty: all that the settings have, in their order.",
         json_schema_extra={
             "legal": "a list of mappings from an endpoint's name to a weight of 1 to 1000, no name twice",
             "keys": NAME_LEGAL,

@@ -88,6 +88,7 @@ class PolicyStore:
         metrics: counts refused reloads; None counts nothing.
         log: gets one line for every policy that comes into force and every problem of one that does not.
         adapters: the adapters that the settings have; None takes an alias's word for it.
+        endpoints: the commercial endpoints that the settings have; None takes the policy's word for them.
         poll_interval_s: seconds between two looks at the file in `watch`.
         sleep: waits in `watch`.
 
@@ -107,12 +108,14 @@ class PolicyStore:
         log: logging.Logger | None = None,
         *,
         adapters: Collection[str] | None = None,
+        endpoints: Collection[str] | None = None,
         poll_interval_s: float = 1.0,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._source = source
         self._state = state
         self._adapters = adapters
+        self._endpoints = endpoints
         self._metrics = metrics
         self._log = log or logging.getLogger(__name__)
         self._interval = poll_interval_s
@@ -238,7 +241,7 @@ class PolicyStore:
     def _parsed(self, content: _Content, overlay: Overlay, entry: OverlayEntry | None) -> _InForce:
         if content.raw is None:
             raise ConfigProblems(content.problems)
-        file = parse_policy(content.raw, str(self._source), self._adapters)
+        file = parse_policy(content.raw, str(self._source), self._adapters, self._endpoints)
         try:
             policy = compile_policy(overlay.over(file.document))
         except OverlayConflict as exc:

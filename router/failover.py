@@ -99,6 +99,13 @@ class Setback:
     error: ApiError
     upstream: UpstreamFailed | UpstreamRefused | None = None
     """What the commercial endpoint did, where it was one."""
+    detail: str = ""
+    """For the log: the status, code or reason beside the cause."""
+
+    @property
+    def words(self) -> str:
+        """For the log."""
+        return f"{self.cause} ({self.detail})" if self.detail else self.cause
 
     @property
     def refused(self) -> bool:
@@ -124,9 +131,9 @@ def setback_of(exc: Exception, decision: Decision) -> Setback:
             return Setback("window", Opens.ANY, exc)
         case MaskingRefused(reason=reason):
             opens = Opens.NOTHING if decision.on_refusal == "reject" else Opens.LOCAL
-            return Setback("masking_refused", opens, _refused(decision, reason, retry))
+            return Setback("masking_refused", opens, _refused(decision, reason, retry), detail=reason)
         case EgressClosed(by=by):
-            return Setback("egress_closed", Opens.LOCAL, _closed(decision, by, retry))
+            return Setback("egress_closed", Opens.LOCAL, _closed(decision, by, retry), detail=by)
         case LedgerUnavailable():
             return Setback("ledger_unavailable", Opens.LOCAL, _no_record(retry))
         case EmptyAnswer():
@@ -134,11 +141,12 @@ def setback_of(exc: Exception, decision: Decision) -> Setback:
         case LocalLate(limit=limit):
             return Setback(limit, Opens.ANY, exc)
         case UpstreamFailed():
-            return Setback(f"upstream_{exc.kind}", Opens.LOCAL, _upstream(exc), exc)
+            status = "" if exc.status is None else f"status {exc.status}"
+            return Setback(f"upstream_{exc.kind}", Opens.LOCAL, _upstream(exc), exc, status)
         case UpstreamRefused() if exc.upstream_code == TOO_LONG:
-            return Setback("window", Opens.LOCAL, exc, exc)
+            return Setback("window", Opens.LOCAL, exc, exc, _refusal(exc))
         case UpstreamRefused():
-            return Setback("refused", Opens.NOTHING, exc, exc)
+            return Setback("refused", Opens.NOTHING, exc, exc, _refusal(exc))
         case ApiError():
             return Setback("refused", Opens.NOTHING, exc)
         case _:
@@ -206,6 +214,10 @@ def egress_reason(setback: Setback) -> str:
     if setback.cause in ("first_token_late", "too_long"):
         return "local_late"
     return "window" if setback.cause == "window" else "worker_lost"
+
+
+def _refusal(exc: UpstreamRefused) -> str:
+    return f"status {exc.upstream_status}" + (f", {exc.upstream_code}" if exc.upstream_code else "")
 
 
 def _empty() -> ApiError:

@@ -175,6 +175,7 @@ class Lifecycle:
             if setback is None:
                 await self._finish()
                 return
+            what = f"{setback.words} on {self._backend(road)}"
             if self._way_out is not None:
                 setback = self._way_out.met(setback)
             walk.met(setback)
@@ -183,10 +184,10 @@ class Lifecycle:
                 continue
             if self.phase is Phase.COMMITTED:
                 raise setback.error
-            if road == COMMERCIAL and await self._asks_again(setback, walk.elsewhere):
+            if road == COMMERCIAL and await self._asks_again(setback, walk.elsewhere, what):
                 continue
             onward = walk.go_on(self.account.queue_ms)
-            self._note(f"{setback.cause} on {road}, {f'moving to {onward}' if onward else 'no road left'}")
+            self._note(f"{what}, {f'moving to {onward}' if onward else 'no road left'}")
             if onward is None:
                 raise walk.error()
             self._failed_workers.clear()
@@ -208,13 +209,13 @@ class Lifecycle:
         self.account.carry(trail)
         return True
 
-    async def _asks_again(self, setback: Setback, elsewhere: bool) -> bool:
+    async def _asks_again(self, setback: Setback, elsewhere: bool, what: str) -> bool:
         """Whether a commercial endpoint is asked once more, the same or another; waits until its turn has come."""
         turn = None if self._way_out is None else self._way_out.again(setback, elsewhere)
         if turn is None:
             return False
         name, wait_s = turn.outlet.name, turn.wait_s
-        self._note(f"{setback.cause} on {COMMERCIAL}, asking {name}{f' in {wait_s:.1f} s' if wait_s else ''}")
+        self._note(f"{what}, asking {name}{f' in {wait_s:.1f} s' if wait_s else ''}")
         await asyncio.sleep(wait_s)
         return True
 
@@ -421,6 +422,11 @@ class Lifecycle:
         if self.phase is not Phase.DONE:
             self._enter(Phase.DONE)
         return self.account.close()
+
+    def _backend(self, road: Road) -> str:
+        """The road, and the endpoint where it is the commercial one; for the log."""
+        named = road == COMMERCIAL and self._way_out is not None and self._way_out.endpoint
+        return f"{road} {named}" if named else road
 
     def _note(self, what: str) -> None:
         log.info("request %s: %s", self.request.request_id, what)

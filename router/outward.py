@@ -81,6 +81,11 @@ class Outward:
             self._turn = first_open(wide, self._given_up) or _soonest(wide)
         return self._turn
 
+    @property
+    def present(self) -> str:
+        """The name of the endpoint whose turn it is or was; empty before the first."""
+        return "" if self._turn is None else self._turn.name
+
     def asked(self, outlet: Outlet) -> None:
         """A request has left for `outlet`."""
         self._asked[outlet.name] = self._asked.get(outlet.name, 0) + 1

@@ -75,6 +75,11 @@ class WayOut:
         """The id of the egress row of the attempt under way; empty while nothing of it has left."""
         return self._passage.egress_id if self._passage is not None else ""
 
+    @property
+    def endpoint(self) -> str:
+        """The name of the endpoint that was asked last; empty before the first."""
+        return "" if self._outward is None else self._outward.present
+
     def met(self, setback: Setback) -> Setback:
         """Read a setback; see `Outward.met`."""
         return setback if self._outward is None else self._outward.met(setback)

@@ -72,7 +72,7 @@ async def test_the_mask_is_ready_at_the_lock_timeout(
         holding = await busy_engine(gateway)
         left = await gateway.chat(**ASKED, stream=stream)
         assert left.status_code == 200
-        assert b"2345" not in recorder.everything
+        assert b"2345" not in recorder.said
         (row,) = [row for row in gateway.egress()]
         (attempts,) = [
             gateway.attempts(request["request_id"])

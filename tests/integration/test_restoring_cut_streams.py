@@ -73,7 +73,7 @@ async def test_a_hole_in_masking_is_refused_and_counted(
         return [[] for _ in texts]
 
     monkeypatch.setattr("weighbridge.masking.detector_pool.DetectorPool.find", blind)
-    for module in ("masked_text", "masker"):
+    for module in ("masked_text", "filling"):
         monkeypatch.setattr(f"weighbridge.masking.{module}.remains", lambda text: [])
     async with (
         recording() as recorder,

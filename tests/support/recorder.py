@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 import struct
 import threading
@@ -20,6 +21,7 @@ from itertools import pairwise
 from typing import Any
 
 PROMPT_TOKENS, CACHED_TOKENS = 11, 3
+_OWN_LINES = re.compile(rb"(?i)\r\n(?:x-request-id|host): [^\r\n]*")
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,11 @@ class Recorder:
     def everything(self) -> bytes:
         """Every byte received so far, all connections one after the other."""
         return b"\n".join(bytes(connection.raw) for connection in self.connections)
+
+    @property
+    def said(self) -> bytes:
+        """The same without the request's id and our own address, whose digits could be anybody's."""
+        return _OWN_LINES.sub(b"", self.everything)
 
     def script(self, *modes: Mode) -> None:
         """The next requests, one mode each; after them `mode` holds again."""
