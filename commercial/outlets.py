@@ -65,12 +65,6 @@ class Outlets:
     def __bool__(self) -> bool:
         return bool(self._all)
 
-    def reaches(self, steps: Steps) -> bool:
-        """Whether there is any endpoint for a policy with these steps."""
-        if not steps:
-            return bool(self._all)
-        return any(name in self._all for step in steps for name, _ in step)
-
     def __getitem__(self, name: str) -> Outlet:
         return self._all[name]
 
@@ -85,7 +79,8 @@ class Outlets:
         are shared out by weight.
 
         Args:
-            steps: the policy's; empty means all, in the order of the settings.
+            steps: the policy's, which names only endpoints that are there; empty means all, in the order of the
+                settings.
             whose: the conversation.
         """
         if not steps:
@@ -94,7 +89,6 @@ class Outlets:
             self._all[name]
             for step in steps
             for name, _ in sorted(step, key=lambda entry: _rank(entry[0], entry[1], whose))
-            if name in self._all
         )
 
 

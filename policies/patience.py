@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from pydantic import Field
 
@@ -10,42 +10,28 @@ from weighbridge.config.limits import ExchangeLimits, LocalLimits
 from weighbridge.policies.strict import Strict
 
 MAX_S: Final = 86_400
-_SHIPPED, _SHIPPED_LOCAL = ExchangeLimits(), LocalLimits()
+_COMMERCIAL, _LOCAL = ExchangeLimits(), LocalLimits()
+
+
+def _seconds(default: float, description: str) -> Any:
+    return Field(default=default, gt=0, le=MAX_S, description=f"Seconds {description}.")
 
 
 class CommercialPatience(Strict):
     """How long the steps of an exchange with a commercial API may take."""
 
-    connect_s: float = Field(
-        default=_SHIPPED.connect_s, gt=0, le=MAX_S, description="Seconds to connect, TLS included."
+    connect_s: float = _seconds(_COMMERCIAL.connect_s, "to connect, TLS included")
+    headers_s: float = _seconds(_COMMERCIAL.headers_s, "from the sent request to the head of a stream")
+    first_token_s: float = _seconds(
+        _COMMERCIAL.first_token_s, "from the sent request to the first content of a stream"
     )
-    headers_s: float = Field(
-        default=_SHIPPED.headers_s,
-        gt=0,
-        le=MAX_S,
-        description="Seconds from the sent request to the head of a stream.",
+    gap_s: float = _seconds(
+        _COMMERCIAL.gap_s, "between two events of a stream after that; comments do not count"
     )
-    first_token_s: float = Field(
-        default=_SHIPPED.first_token_s,
-        gt=0,
-        le=MAX_S,
-        description="Seconds from the sent request to the first content of a stream.",
+    document_s: float = _seconds(
+        _COMMERCIAL.document_s, "from the sent request to the head of an answer that is not streamed"
     )
-    gap_s: float = Field(
-        default=_SHIPPED.gap_s,
-        gt=0,
-        le=MAX_S,
-        description="Seconds between two events of a stream after that; comments do not count.",
-    )
-    document_s: float = Field(
-        default=_SHIPPED.document_s,
-        gt=0,
-        le=MAX_S,
-        description="Seconds from the sent request to the head of an answer that is not streamed.",
-    )
-    total_s: float = Field(
-        default=_SHIPPED.total_s, gt=0, le=MAX_S, description="Seconds one exchange may take in all."
-    )
+    total_s: float = _seconds(_COMMERCIAL.total_s, "one exchange may take in all")
 
     def limits(self) -> ExchangeLimits:
         """The same as plain values."""
@@ -55,24 +41,11 @@ class CommercialPatience(Strict):
 class LocalPatience(Strict):
     """How long the steps of a local answer may take."""
 
-    first_token_s: float = Field(
-        default=_SHIPPED_LOCAL.first_token_s,
-        gt=0,
-        le=MAX_S,
-        description="Seconds from the granted slot to the first content of a stream.",
+    first_token_s: float = _seconds(
+        _LOCAL.first_token_s, "from the granted slot to the first content of a stream"
     )
-    gap_s: float = Field(
-        default=_SHIPPED_LOCAL.gap_s,
-        gt=0,
-        le=MAX_S,
-        description="Seconds between two events of a stream after that.",
-    )
-    total_s: float = Field(
-        default=_SHIPPED_LOCAL.total_s,
-        gt=0,
-        le=MAX_S,
-        description="Seconds from the granted slot to the end of the answer.",
-    )
+    gap_s: float = _seconds(_LOCAL.gap_s, "between two events of a stream after that")
+    total_s: float = _seconds(_LOCAL.total_s, "from the granted slot to the end of the answer")
 
     def limits(self) -> LocalLimits:
         """The same as plain values."""

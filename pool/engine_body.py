@@ -32,26 +32,9 @@ async def prepare(body: dict[str, Any], *, model: str, request_id: str, stream: 
         InvalidRequest: as `for_engine`.
     """
     # A string is not copied, however long.
-    if _is_plain(body) or is_small(body, nodes=INLINE_NODES, chars=sys.maxsize):
+    if is_small(body, nodes=INLINE_NODES, chars=sys.maxsize):
         return for_engine(body, model=model, request_id=request_id, stream=stream)
     return await BODIES.run(for_engine, body, model=model, request_id=request_id, stream=stream)
-
-
-def _is_plain(body: dict[str, Any]) -> bool:
-    """Whether this is a short chat of plain texts, as most are: seen at once, where `is_small` counts."""
-    messages = body.get("messages")
-    if type(messages) is not list or len(messages) > 16 or len(body) > 32:
-        return False
-    for message in messages:
-        if type(message) is not dict or len(message) > 4 or type(message.get("content")) is not str:
-            return False
-        for part in message.values():
-            if type(part) is list or type(part) is dict:
-                return False
-    for name, value in body.items():
-        if name != "messages" and (type(value) is list or type(value) is dict):
-            return False
-    return True
 
 
 def for_engine(body: dict[str, Any], *, model: str, request_id: str, stream: bool) -> dict[str, Any]:

@@ -17,7 +17,8 @@ NOT_A_STREAM: Final = ("application/json", "text/html")
 
 _BROKEN_OFF: Final = frozenset({"abort", "error"})
 """Finish reasons of an answer that was given up."""
-_MORE_CONTENT: Final = (
+_CONTENT: Final = (
+    "content",
     "reasoning",
     "reasoning_content",
     "refusal",
@@ -210,9 +211,7 @@ class StreamReader:
         self._seen.add(index)
         if reason is not None:
             self._finished.add(index)
-        if not isinstance(delta, dict):
-            return False
-        return bool(delta.get("content")) or any(delta.get(name) for name in _MORE_CONTENT)
+        return isinstance(delta, dict) and any(delta.get(name) for name in _CONTENT)
 
     def _event(self, chunk: dict[str, Any]) -> bytes:
         return b"data: " + self._names.encode(chunk) + b"\n\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from weighbridge.config.clock import Clock
@@ -140,8 +141,7 @@ class Tier:
         """
         answer = self._expected_answer(task, body)
         prompt = min(self.expectation.prompt_tokens(prompt_bytes(body, body_bytes)), self.max_model_len)
-        tokens = min(prompt + answer, self._most_reserved)
-        ask = Ask(ask.deadline, ask.priority, ask.tenant, tokens, ask.affinity, ask.wait, ask.shunned)
+        ask = replace(ask, tokens=min(prompt + answer, self._most_reserved))
         while True:
             # A worker that has died is noticed here, not at its next probe.
             _ = self.ready

@@ -67,15 +67,11 @@ class Outward:
 
         Raises:
             ContextLengthExceeded: no endpoint takes so long a prompt.
-            UpstreamFailed: none is to be asked at this moment.
         """
-        if not self._order:
-            # The policy names only endpoints that the settings do not have.
-            raise UpstreamFailed("connect")
         wide = [outlet for outlet in self._order if _takes(outlet, prompt_tokens)]
         if not wide:
             windows = [outlet.endpoint.max_context_tokens or 0 for outlet in self._order]
-            raise ContextLengthExceeded(prompt_tokens, max(windows, default=0))
+            raise ContextLengthExceeded(prompt_tokens, max(windows))
         self._given_up.update(outlet.name for outlet in self._order if outlet not in wide)
         if self._turn is None or self._turn not in wide:
             self._turn = first_open(wide, self._given_up) or _soonest(wide)

@@ -155,7 +155,7 @@ class Roads:
         facts = Facts(
             tenant,
             self._local,
-            self._gate.outlets.reaches(policy.endpoints),
+            self._gate.configured,
             self._adapters,
             request.max_queue_ms,
             request.batch,
@@ -227,7 +227,7 @@ class Roads:
 
     def outward(self, request: Admitted, policy: Policy, deadline: Deadline) -> Outward:
         """The endpoints that this request may ask, in the order of its conversation."""
-        order = self._gate.outlets.order(policy.endpoints, _conversation_of(request))
+        order = self._gate.outlets.order(policy.endpoints, _cache_key(request))
         return Outward(order, deadline, self._draw)
 
     async def passage(
@@ -263,7 +263,7 @@ class Roads:
         return Passage(self._gate, masked, context)
 
 
-def _conversation_of(request: Admitted) -> str:
+def _cache_key(request: Admitted) -> str:
     """What makes requests ones of the same conversation to a provider's cache: its name, or else how they begin."""
     if request.conversation is not None:
         return f"{request.tenant}/{request.conversation}"

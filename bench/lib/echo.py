@@ -7,14 +7,10 @@ over these say what the gateway costs, on a slow machine as on a fast one.
 from __future__ import annotations
 
 import asyncio
-import socket
 import sys
-import threading
 from typing import Any
 
-import uvicorn
-
-from bench.lib.answering import say
+from bench.lib.small_server import serve
 from bench.lib.upstream import DOCUMENT, ROLE_EVENT, WORD_EVENT
 
 CHUNKS = 32
@@ -46,22 +42,5 @@ async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b"data: [DONE]\n\n"})
 
 
-def main() -> None:
-    sock = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app, loop="uvloop", http="httptools", lifespan="off", access_log=False, log_level="error"
-        )
-    )
-
-    def stop_at_end() -> None:
-        sys.stdin.read()
-        server.should_exit = True
-
-    threading.Thread(target=stop_at_end, daemon=True).start()
-    say({"port": sock.getsockname()[1]})
-    server.run(sockets=[sock])
-
-
 if __name__ == "__main__":
-    main()
+    serve(app, lifespan="off")

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import socket
 import sys
-import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
-import uvicorn
 from fastapi import FastAPI
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict
 
-from bench.lib.answering import say
+from bench.lib.small_server import serve
 
 URL = f"{sys.argv[1]}/chat/completions"
 
@@ -53,20 +50,5 @@ async def chat(request: ChatRequest) -> Response:
     return StreamingResponse(relay(), media_type="text/event-stream")
 
 
-def main() -> None:
-    sock = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(
-        uvicorn.Config(app, loop="uvloop", http="httptools", access_log=False, log_level="error")
-    )
-
-    def stop_at_end() -> None:
-        sys.stdin.read()
-        server.should_exit = True
-
-    threading.Thread(target=stop_at_end, daemon=True).start()
-    say({"port": sock.getsockname()[1]})
-    server.run(sockets=[sock])
-
-
 if __name__ == "__main__":
-    main()
+    serve(app)

@@ -35,17 +35,9 @@ class Provider(Recorder):
         for task in self._handlers:
             task.cancel()
 
-    async def _answer(
-        self,
-        mode: Mode,
-        seen: Seen,
-        connection: Connection,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-    ) -> bool:
-        return await super()._answer(
-            mode if _sound(seen.json) else status(400), seen, connection, reader, writer
-        )
+    def choose(self, seen: Seen, connection: Connection) -> Mode:
+        mode = super().choose(seen, connection)
+        return mode if _sound(seen.json) else status(400)
 
 
 def _sound(body: dict[str, Any]) -> bool:

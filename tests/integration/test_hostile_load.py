@@ -62,21 +62,14 @@ class Unreliable(Provider):
         self._rng = random.Random(7)
         self.sound = False
 
-    async def _answer(
-        self,
-        mode: Mode,
-        seen: Seen,
-        connection: Connection,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-    ) -> bool:
-        if not self.sound and self._rng.random() < 0.25 and _sound(seen.json):
-            mode = self._rng.choice(FAULTS)
+    def choose(self, seen: Seen, connection: Connection) -> Mode:
         # What came is of no interest here, and would be held for ever.
         connection.raw.clear()
         connection.requests.clear()
         self.connections[:] = [one for one in self.connections if not one.closed.is_set()]
-        return await super()._answer(mode, seen, connection, reader, writer)
+        if not self.sound and self._rng.random() < 0.25 and _sound(seen.json):
+            return self._rng.choice(FAULTS)
+        return super().choose(seen, connection)
 
 
 class Load(Attack):

@@ -151,6 +151,10 @@ class Recorder:
         async with asyncio.timeout(timeout_s), self._changed:
             await self._changed.wait_for(true)
 
+    def choose(self, seen: Seen, connection: Connection) -> Mode:
+        """What to do with a request that has come whole; for subclasses to judge."""
+        return self._script.popleft() if self._script else self.mode
+
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
@@ -182,7 +186,7 @@ class Recorder:
         await self._tell()
         try:
             while (seen := await self._read(connection, reader)) is not None:
-                mode = self._script.popleft() if self._script else self.mode
+                mode = self.choose(seen, connection)
                 keep = await self._answer(mode, seen, connection, reader, writer)
                 self.served += 1
                 if not keep:

@@ -69,15 +69,6 @@ def test_those_the_policy_does_not_name_are_not_asked() -> None:
     assert names(made("b").order(((("b", 1),),), "x")) == ["b"]
 
 
-def test_unknown_names_are_passed_over() -> None:
-    outlets = made("b")
-    assert names(outlets.order(((("gone", 1000), ("b", 1)), (("lost", 1),), (("main", 1),)), "x")) == [
-        "b",
-        "main",
-    ]
-    assert outlets.order(((("gone", 1),),), "x") == ()
-
-
 @pytest.mark.parametrize(
     "weights", [{"main": 1, "b": 1}, {"main": 3, "b": 1}, {"main": 1, "b": 2, "c": 7}, {"main": 999, "b": 1}]
 )

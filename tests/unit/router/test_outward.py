@@ -85,11 +85,10 @@ class Site:
         prompt_tokens: int = 0,
         draw: Callable[[], float] = lambda: 0.0,
         lasts_s: float = 0.0,
-        order: tuple[Outlet, ...] | None = None,
     ) -> str | None:
         """One request; the endpoint that served it, or None. `lasts_s` is how long each attempt takes."""
         deadline = Deadline.after(self, deadline_s)
-        outward = Outward(self.outlets.order((), "x") if order is None else order, deadline, draw)
+        outward = Outward(self.outlets.order((), "x"), deadline, draw)
         while True:
             outlet = outward.take(prompt_tokens)
             outward.asked(outlet)
@@ -353,11 +352,6 @@ def test_a_larger_window_that_asked_for_a_pause_is_waited_for() -> None:
     assert busy is not None
     busy.failed(3.0, busy=True)
     assert site.go() == "b" and site.trace == [("a", 0.0), ("b", 3.0)]
-
-
-def test_a_policy_that_names_no_endpoint_there_is() -> None:
-    with pytest.raises(UpstreamFailed):
-        one().go(order=())
 
 
 # --- what a provider sees, whatever happens
