@@ -21,8 +21,6 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's own clocks. `monotonic` is the clock asyncio's loops run on."""
 
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    def wall_ns(self) -> int:
-        return time.time_ns()
+    # The functions themselves: a request asks some twenty times.
+    monotonic = staticmethod(time.monotonic)
+    wall_ns = staticmethod(time.time_ns)

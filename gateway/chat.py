@@ -12,10 +12,10 @@ from starlette.types import Receive, Scope, Send
 from weighbridge.config.clock import Clock
 from weighbridge.config.errors import ApiError, InvalidRequest, ShuttingDown
 from weighbridge.gateway.auth import Authenticator, Caller, HeaderMap, header_map
-from weighbridge.gateway.body import declared_length, decode_object, read_body
+from weighbridge.gateway.body import declared_length, decode_object, read_body, too_large
 from weighbridge.gateway.concurrency import UNREAD, Concurrency
 from weighbridge.gateway.errors import error_answer, internal_error, log_unexpected
-from weighbridge.gateway.leaving import LEAVING, Leaving
+from weighbridge.gateway.line import LINE, Line
 from weighbridge.gateway.sink import AsgiSink, Counter
 from weighbridge.gateway.underway import Underway
 from weighbridge.gateway.wishes import Wishes, read_wishes
@@ -104,15 +104,18 @@ class ChatRoute:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request_id = self._new_id()
         headers = header_map(scope["headers"])
+        extensions = scope.get("extensions") or {}
+        line: Line | None = extensions.get(LINE)
         sink = AsgiSink(
             send,
-            cut=(scope.get("extensions") or {}).get(CUT),
+            line,
+            cut=extensions.get(CUT),
             slow_reader_timeout_s=self._slow_reader_timeout_s,
             slow_readers=self._slow_readers,
         )
         self._underway.enter(request_id, sink.abort)
         try:
-            await self._answer(request_id, scope, headers, receive, sink)
+            await self._answer(request_id, scope, headers, receive, line, sink)
         except ApiError as error:
             await self._refuse(error, request_id, headers, sink)
         except ClientGone:
@@ -127,7 +130,13 @@ class ChatRoute:
             await _until_disconnect(receive)
 
     async def _answer(
-        self, request_id: str, scope: Scope, headers: HeaderMap, receive: Receive, sink: AsgiSink
+        self,
+        request_id: str,
+        scope: Scope,
+        headers: HeaderMap,
+        receive: Receive,
+        line: Line | None,
+        sink: AsgiSink,
     ) -> None:
         if self._underway.draining:
             raise ShuttingDown()
@@ -137,13 +146,16 @@ class ChatRoute:
         try:
             wishes = read_wishes(headers)
             held = concurrency.hold(declared_length(headers), self._max_body_bytes)
-            raw = await read_body(receive, headers, self._max_body_bytes)
+            raw = None if line is None else line.whole_body()
+            if raw is None:
+                raw = await read_body(receive, headers, self._max_body_bytes)
+            elif len(raw) > self._max_body_bytes:
+                raise too_large(self._max_body_bytes)
             if held:
                 held = concurrency.settle(held, len(raw))
             request = await self._admit(request_id, raw, caller, wishes)
             del raw
-            leaving = (scope.get("extensions") or {}).get(LEAVING)
-            await self._serve(request, leaving or _Received(receive), sink)
+            await self._serve(request, line or _Received(receive), sink)
         finally:
             concurrency.leave(caller.key_id, held)
 
@@ -168,7 +180,7 @@ class ChatRoute:
             conversation=wishes.conversation,
         )
 
-    async def _serve(self, request: Admitted, caller: Leaving | _Received, sink: AsgiSink) -> None:
+    async def _serve(self, request: Admitted, caller: Line | _Received, sink: AsgiSink) -> None:
         """Run the dispatch in this task; it is cancelled when the caller leaves."""
         out: Sink = sink if self._form is None else self._form.sink(sink, request.stream)
         task = asyncio.current_task()
@@ -245,7 +257,7 @@ async def _until_disconnect(receive: Receive) -> None:
 
 
 class _Received:
-    """A caller whose leaving is told by `receive` alone; see `Leaving`."""
+    """A caller whose leaving is told by `receive` alone; see `Line`."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive

@@ -16,7 +16,7 @@ from weighbridge.gateway.chat import CUT
 from weighbridge.gateway.concurrency import gateway_busy
 from weighbridge.gateway.errors import error_answer
 from weighbridge.gateway.framing import MAX_HEAD_BYTES, check_head, head_too_large, invalid_http
-from weighbridge.gateway.leaving import LEAVING, Leaving
+from weighbridge.gateway.line import LINE, Line
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, ASGISendEvent, Scope
@@ -206,7 +206,8 @@ class GatewayProtocol(HttpToolsProtocol):
         super().on_message_begin()
         self._reading_head = True
         self._head_bytes = 0
-        self.scope["extensions"] = {CUT: self._cut, LEAVING: Leaving()}  # type: ignore[dict-item]
+        self._line = Line()
+        self.scope["extensions"] = {CUT: self._cut, LINE: self._line}  # type: ignore[dict-item]
 
     def on_headers_complete(self) -> None:
         if self.parser.should_upgrade():
@@ -219,6 +220,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._body_bytes = self._around_body = 0
         self._stop_timer()
         super().on_headers_complete()
+        self._line.connect(self.cycle, old=_is_old(self.cycle))
         # The parser gives trailers out as headers; those of the request are complete.
         self.headers = []
 
@@ -295,8 +297,8 @@ def _disconnect(cycle: RequestResponseCycle) -> None:
     cycle.disconnected = True
     cycle.message_event.set()
     extensions: dict[str, Any] = cycle.scope.get("extensions") or {}
-    if LEAVING in extensions:
-        extensions[LEAVING].gone()
+    if LINE in extensions:
+        extensions[LINE].gone()
 
 
 def _is_old(cycle: RequestResponseCycle) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from starlette.types import Message, Send
 
+from weighbridge.gateway.line import Line
 from weighbridge.gateway.waiting import within
 from weighbridge.router.admitted import ClientGone, Header
 
@@ -21,6 +22,7 @@ class AsgiSink:
     Writing waits while the connection's buffer is full, which pauses the engine or the upstream behind it.
 
     Args:
+        line: our own server's, which takes the answer in place of `send`.
         cut: drops the connection at once, unsent bytes included; None where the server offers no such thing.
         slow_reader_timeout_s: seconds one write may wait.
         slow_readers: counts the answers given up for that reason.
@@ -29,12 +31,14 @@ class AsgiSink:
     def __init__(
         self,
         send: Send,
+        line: Line | None = None,
         *,
         cut: Callable[[], object] | None,
         slow_reader_timeout_s: float,
         slow_readers: Counter,
     ) -> None:
         self._asgi_send = send
+        self._line = line
         self._cut = cut
         self._timeout_s = slow_reader_timeout_s
         self._slow_readers = slow_readers
@@ -53,27 +57,44 @@ class AsgiSink:
         for name, value in headers:
             if name == b"content-length":
                 self._left = int(value)
-        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        if self._line is None:
+            await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        elif self.gone:
+            raise ClientGone(self._gone_code)
+        else:
+            self._line.begin(status, headers, self._left)
 
     async def write(self, data: bytes) -> None:
+        last = False
         if self._left is not None:
             self._left -= len(data)
-            if self._left == 0:
-                # All that was declared: the end goes with it.
-                await self._send_last(data)
-                return
-        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+            # All that was declared: the end goes with it.
+            last = self._left == 0
+        line = self._line
+        if line is None or self.gone or line.jammed:
+            await self._put(data, last)
+        else:
+            self.ended = last
+            line.write(data, last=last)
 
     async def end(self) -> None:
         if not self.ended:
-            await self._send_last(b"")
+            await self._put(b"", True)
 
-    async def _send_last(self, data: bytes) -> None:
+    async def _put(self, data: bytes, last: bool) -> None:
         # Set first: sending the last piece makes the server report the request as over to whoever listens for a
         # disconnect.
-        self.ended = True
+        self.ended = last
+        line = self._line
         try:
-            await self._send({"type": "http.response.body", "body": data, "more_body": False})
+            if line is None:
+                await self._send({"type": "http.response.body", "body": data, "more_body": not last})
+                return
+            if self.gone:
+                raise ClientGone(self._gone_code)
+            if line.jammed:
+                await self._waiting(line.drain())
+            line.write(data, last=last)
         except ClientGone:
             self.ended = False
             raise
@@ -88,8 +109,16 @@ class AsgiSink:
     async def _send(self, message: Message) -> None:
         if self.gone:
             raise ClientGone(self._gone_code)
+        await self._waiting(self._asgi_send(message))
+
+    async def _waiting(self, work: Awaitable[None]) -> None:
+        """Await `work`, for as long as a reader may take.
+
+        Raises:
+            ClientGone: it took longer, or the connection is broken.
+        """
         try:
-            await within(self._asgi_send(message), self._timeout_s)
+            await within(work, self._timeout_s)
         except TimeoutError:
             self.gone = True
             self._gone_code = "slow_reader"

@@ -29,8 +29,9 @@ class Underway:
 
     def enter(self, request_id: str, cut: Callable[[], object]) -> None:
         """Note a request, or a new way to cut one that is noted already."""
+        if not self._cuts:
+            self._idle.clear()
         self._cuts[request_id] = cut
-        self._idle.clear()
 
     def leave(self, request_id: str) -> None:
         self._cuts.pop(request_id, None)

@@ -53,13 +53,18 @@ class Counter:
 
 
 class Gauge:
-    """A number that goes up and down."""
+    """A number that goes up and down: one that is set, or one that is read off its source when it is looked at."""
 
-    __slots__ = ("_lock", "_value")
+    __slots__ = ("_lock", "_source", "_value")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._value = 0.0
+        self._source: Callable[[], float] | None = None
+
+    def follow(self, source: Callable[[], float]) -> None:
+        """From now on the value is what `source` says; it may be asked from any thread."""
+        self._source = source
 
     def set(self, value: float) -> None:
         self._value = float(value)
@@ -73,7 +78,7 @@ class Gauge:
 
     @property
     def value(self) -> float:
-        return self._value
+        return self._value if self._source is None else float(self._source())
 
 
 class Histogram:

@@ -62,5 +62,7 @@ class Backlog:
 
     def discard(self, keys: Iterable[Key]) -> None:
         """Forget rows that are on disk now."""
+        if not self._rows:
+            return
         for key in keys:
             self._rows.pop(key, None)

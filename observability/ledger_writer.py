@@ -216,8 +216,8 @@ class LedgerWriter:
             key = key_of(row)
             if type(row) is Progress:
                 rows[key] = row
-            else:
-                rows.setdefault(key, (waiting and self._backlog.get(key)) or row)
+            elif key not in rows:
+                rows[key] = (self._backlog.get(key) or row) if waiting else row
         return rows, egress
 
     def _store(self, rows: Sequence[Row], *, full_sync: bool) -> list[Row]:
@@ -337,7 +337,10 @@ def _wake(good: Futures, bad: Futures, why: str) -> None:
     loops: dict[Any, tuple[list[asyncio.Future[None]], list[asyncio.Future[None]]]] = {}
     for index, futures in enumerate((good, bad)):
         for future in futures:
-            loops.setdefault(future.get_loop(), ([], []))[index].append(future)
+            loop = future.get_loop()
+            if loop not in loops:
+                loops[loop] = ([], [])
+            loops[loop][index].append(future)
     for loop, (done, failed) in loops.items():
         with contextlib.suppress(RuntimeError):  # that loop is closed, nobody waits there any more
             loop.call_soon_threadsafe(_settle, done, failed, why)

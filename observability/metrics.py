@@ -76,10 +76,13 @@ class Metrics(PoolMetrics):
         self.request_seconds.labels(road).observe(seconds)
         if ttft_seconds is not None:
             self.ttft_seconds.labels(road).observe(ttft_seconds)
-        tokens = self.tokens_total
-        tokens.labels(road, "prompt").inc(prompt_tokens)
-        tokens.labels(road, "cached").inc(cached_tokens)
-        tokens.labels(road, "completion").inc(completion_tokens)
+        for kind, count in (
+            ("prompt", prompt_tokens),
+            ("cached", cached_tokens),
+            ("completion", completion_tokens),
+        ):
+            if count:
+                self.tokens_total.labels(road, kind).inc(count)
 
     def requests_lost(self, by_road: Mapping[str, int]) -> None:
         """Count requests that a dead gateway left open; the road "" is one that nobody knows."""

@@ -49,6 +49,36 @@ def for_engine(body: dict[str, Any], *, model: str, request_id: str, stream: boo
     Raises:
         InvalidRequest: the body asks for what is not offered here.
     """
+    _check(body)
+    copy: dict[str, Any] = _copied(body)
+    copy.update(model=model, request_id=request_id, stream=stream)
+    if not stream:
+        copy.pop("stream_options", None)
+    _make_strict(copy.get("tools"))
+    return copy
+
+
+def for_wire(body: dict[str, Any], *, model: str, stream: bool) -> dict[str, Any]:
+    """`for_engine` for an engine elsewhere: what is only written down need not be copied, and is the body's own.
+
+    Our id is left out: servers that do not know the field would refuse it.
+
+    Raises:
+        InvalidRequest: as `for_engine`.
+    """
+    _check(body)
+    shared = dict(body)
+    shared.pop("request_id", None)
+    shared.update(model=model, stream=stream)
+    if not stream:
+        shared.pop("stream_options", None)
+    if "tools" in shared:
+        tools = shared["tools"] = _copied(shared["tools"])
+        _make_strict(tools)
+    return shared
+
+
+def _check(body: dict[str, Any]) -> None:
     for field in _NOT_OFFERED:
         if body.get(field):
             raise InvalidRequest(f"{field} is not offered here.", param=field)
@@ -61,15 +91,6 @@ def for_engine(body: dict[str, Any], *, model: str, request_id: str, stream: boo
     if not isinstance(body.get("messages"), list) or not body["messages"]:
         raise InvalidRequest("messages must be a list with at least one message.", param="messages")
     _refuse_media(body["messages"])
-    try:
-        copy: dict[str, Any] = _copy(body)
-    except RecursionError:
-        raise InvalidRequest("The request is nested too deeply.") from None
-    copy.update(model=model, request_id=request_id, stream=stream)
-    if not stream:
-        copy.pop("stream_options", None)
-    _make_strict(copy.get("tools"))
-    return copy
 
 
 def _refuse_media(messages: list[Any]) -> None:
@@ -92,6 +113,13 @@ def _make_strict(tools: Any) -> None:
         function = tool.get("function") if isinstance(tool, dict) else None
         if isinstance(function, dict):
             function["strict"] = True
+
+
+def _copied(value: Any) -> Any:
+    try:
+        return _copy(value)
+    except RecursionError:
+        raise InvalidRequest("The request is nested too deeply.") from None
 
 
 def _copy(value: Any) -> Any:

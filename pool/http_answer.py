@@ -211,7 +211,9 @@ class StreamReader:
         self._seen.add(index)
         if reason is not None:
             self._finished.add(index)
-        return isinstance(delta, dict) and any(delta.get(name) for name in _CONTENT)
+        if not isinstance(delta, dict):
+            return False
+        return bool(delta.get("content")) or any([delta.get(name) for name in _CONTENT])
 
     def _event(self, chunk: dict[str, Any]) -> bytes:
         return b"data: " + self._names.encode(chunk) + b"\n\n"

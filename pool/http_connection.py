@@ -133,6 +133,12 @@ class Connection(asyncio.Protocol):
             else:
                 await self._wait(limit_s)
 
+    def whole(self) -> bytes | None:
+        """The body, if all of it has come and none was taken; else it is to be had by `piece`."""
+        if not self._whole or self._unpack is not None:
+            return None
+        return self._taken()
+
     def part(self, limit_s: float) -> None:
         """Nobody reads this answer any more: it is over but for its last bytes, which have `limit_s` seconds."""
         self._parted = True

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from weighbridge.config.clock import Clock
-from weighbridge.config.errors import ContextLengthExceeded
+from weighbridge.config.errors import ContextLengthExceeded, InvalidRequest
 from weighbridge.config.offload import BODIES
 from weighbridge.config.settings import TierSettings
 from weighbridge.config.sse import EventTooLarge, SseParser
@@ -27,7 +27,7 @@ from weighbridge.pool.engine import (
     EngineStartFailed,
     EngineUnavailable,
 )
-from weighbridge.pool.engine_body import prepare
+from weighbridge.pool.engine_body import for_wire
 from weighbridge.pool.http_answer import (
     NOT_A_STREAM,
     Broken,
@@ -44,7 +44,7 @@ from weighbridge.pool.http_exchange import (
     LostKind,
     Resolver,
     Session,
-    default_headers,
+    header_lines,
     open_session,
 )
 from weighbridge.pool.http_questions import Questions, fewest_tokens
@@ -87,7 +87,9 @@ class HttpEngine:
         self._model = settings.endpoint_model or road
         self._trouble = Trouble(road, self._url, self._model, clock)
         self._resolver = resolver
-        self._headers = default_headers(settings.endpoint_api_key)
+        self._headers = {
+            stream: header_lines(settings.endpoint_api_key, stream=stream) for stream in (False, True)
+        }
         self._session: Session | None = None
         self._questions = Questions(
             road, self._url, self._model, lambda: self._exchange(self._require_session())
@@ -138,7 +140,7 @@ class HttpEngine:
             ContextLengthExceeded: the prompt alone does not fit the window.
         """
         self._up()
-        prepared = await prepare(body, model=self._model, request_id="count", stream=False)
+        prepared = for_wire(body, model=self._model, stream=False)
         if prepared.get("truncate_prompt_tokens") is not None:
             return 1
         counted = await self._questions.prompt_tokens(prepared)
@@ -245,11 +247,11 @@ class HttpEngine:
 
     async def _send(self, exchange: Exchange, call: EngineCall, tally: Tally, *, stream: bool) -> None:
         """Send the request; returns once an answer with status 200 has begun."""
-        prepared = await self._prepared(call, stream=stream)
+        prepared = self._prepared(call, stream=stream)
         tally.unknown()
         # Nothing comes of a whole answer before all of it is made, so silence says nothing there.
         status = await exchange.send(
-            "POST", f"{self._url}/chat/completions", msgspec.json.encode(prepared), patient=not stream
+            "POST", f"{self._url}/chat/completions", _written(prepared), patient=not stream
         )
         if status == 200:
             return
@@ -263,12 +265,8 @@ class HttpEngine:
             self._trouble.refused(status)
         raise error
 
-    async def _prepared(self, call: EngineCall, *, stream: bool) -> dict[str, Any]:
-        prepared = await prepare(
-            call.body, model=call.adapter or self._model, request_id=call.request_id, stream=stream
-        )
-        # Our id goes into a header: servers that know the field only there would refuse it here.
-        del prepared["request_id"]
+    def _prepared(self, call: EngineCall, *, stream: bool) -> dict[str, Any]:
+        prepared = for_wire(call.body, model=call.adapter or self._model, stream=stream)
         options = prepared.get("stream_options") or {}
         if stream and isinstance(options, dict):
             # Counts with every event, so that a stream that is cut has them too.
@@ -276,9 +274,9 @@ class HttpEngine:
         return prepared
 
     def _exchange(self, session: Session, request_id: str | None = None, *, stream: bool = False) -> Exchange:
-        headers = dict(self._headers, accept="text/event-stream" if stream else "application/json")
+        headers = self._headers[stream]
         if request_id is not None:
-            headers["x-request-id"] = request_id
+            headers += b"x-request-id: %b\r\n" % request_id.encode("ascii")
         return Exchange(
             session,
             headers,
@@ -311,6 +309,13 @@ class HttpEngine:
         dead when nothing is left of that. Its successor waits for the server."""
         if self._deaf and not self._calls and not self._closed.is_set():
             self._died.set()
+
+
+def _written(body: dict[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode(body)
+    except RecursionError:
+        raise InvalidRequest("The request is nested too deeply.") from None
 
 
 class _Underway:

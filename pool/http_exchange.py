@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Collection
+from functools import lru_cache
 from typing import Any, Final, cast
 
 import aiohttp
@@ -102,12 +103,17 @@ def open_session(trusted: Collection[str], resolver: Resolver | None = None) -> 
     return Session(trusted, PrivateResolver(resolver or own_threads_resolver(), trusted))
 
 
-def default_headers(key: SecretStr | None) -> dict[str, str]:
-    """The headers of every request, made from nothing of the caller's."""
-    headers = {"accept-encoding": "identity", "content-type": "application/json", "user-agent": "weighbridge"}
+def header_lines(key: SecretStr | None, *, stream: bool) -> bytes:
+    """The headers of every request, as they are written, made from nothing of the caller's."""
+    headers = {
+        "accept-encoding": "identity",
+        "content-type": "application/json",
+        "user-agent": "weighbridge",
+        "accept": "text/event-stream" if stream else "application/json",
+    }
     if key is not None:
         headers["authorization"] = f"Bearer {key.get_secret_value()}"
-    return headers
+    return "".join([f"{name}: {value}\r\n" for name, value in headers.items()]).encode("latin-1")
 
 
 class Exchange:
@@ -115,7 +121,7 @@ class Exchange:
 
     Args:
         session: from `open_session`.
-        headers: all the headers there are, besides those of the framing.
+        headers: the lines of all the headers there are, besides those of the framing.
         connect_s: seconds to connect, name and TLS included.
         idle_s: seconds in which a byte must come.
         keep: use a connection that waits for a request, and leave it for the next one. Else the server is asked on a
@@ -125,7 +131,7 @@ class Exchange:
     def __init__(
         self,
         session: Session,
-        headers: Mapping[str, str],
+        headers: bytes,
         *,
         connect_s: float,
         idle_s: float,
@@ -176,19 +182,25 @@ class Exchange:
         """The value of an answer's header, empty when it has none."""
         return self._answering.headers.get(name.encode(), b"").decode("latin-1")
 
-    async def piece(self) -> bytes:
+    def piece(self) -> Awaitable[bytes]:
         """The next bytes of the body; empty at its end.
 
         Raises:
             ExchangeLost: stall, cut, malformed or ended.
         """
         self._refuse_ended()
-        return await self._answering.piece(self._idle_s)
+        return self._answering.piece(self._idle_s)
 
     async def read(self) -> bytes:
         """The whole body. Raises ExchangeLost as `piece`; malformed when it is too long for any answer."""
         pieces: list[bytes] = []
         size = 0
+        self._refuse_ended()
+        whole = self._answering.whole()
+        if whole is not None:
+            if len(whole) > _MAX_DOCUMENT_BYTES:
+                raise ExchangeLost("malformed")
+            return whole
         while piece := await self.piece():
             size += len(piece)
             if size > _MAX_DOCUMENT_BYTES:
@@ -246,14 +258,9 @@ class Exchange:
         raise ExchangeLost(failed)
 
     def _request(self, method: str, target: Target, body: bytes | None) -> bytes:
-        lines = [f"{method} {target.path} HTTP/1.1\r\nhost: {target.authority}\r\n"]
-        lines += [f"{name}: {value}\r\n" for name, value in self._headers.items()]
-        lines.append("connection: keep-alive\r\n" if self._keep else "connection: close\r\n")
-        if body is None:
-            lines.append("\r\n")
-            return "".join(lines).encode("latin-1")
-        lines.append(f"content-length: {len(body)}\r\n\r\n")
-        return "".join(lines).encode("latin-1") + body
+        connection = b"keep-alive" if self._keep else b"close"
+        head = b"%b%bconnection: %b\r\n" % (_first_lines(method, target), self._headers, connection)
+        return head + b"\r\n" if body is None else b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body)
 
     def _refuse_ended(self) -> None:
         if self._ended:
@@ -265,6 +272,11 @@ class Exchange:
         if isinstance(exc, AddressRefused):
             return "address"
         return "refused" if getattr(exc, "errno", None) == errno.ECONNREFUSED else "connect"
+
+
+@lru_cache(maxsize=256)
+def _first_lines(method: str, target: Target) -> bytes:
+    return f"{method} {target.path} HTTP/1.1\r\nhost: {target.authority}\r\n".encode("latin-1")
 
 
 async def ask(

@@ -15,14 +15,16 @@ class SlotLease:
     Args:
         engine: the engine of the slot's worker, as it was when the slot was granted.
         answer_tokens: tokens the answer was expected to take.
+        prompt_bytes: bytes of the request's body that become prompt, about.
     """
 
-    __slots__ = ("_answer_tokens", "_slot", "engine")
+    __slots__ = ("_answer_tokens", "_slot", "engine", "prompt_bytes")
 
-    def __init__(self, slot: Slot, engine: Engine, answer_tokens: int = 0) -> None:
+    def __init__(self, slot: Slot, engine: Engine, answer_tokens: int = 0, prompt_bytes: int = 0) -> None:
         self._slot = slot
         self._answer_tokens = answer_tokens
         self.engine: Final = engine
+        self.prompt_bytes: Final = prompt_bytes
 
     @property
     def worker(self) -> str:

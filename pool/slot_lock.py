@@ -5,9 +5,10 @@ Implementations share one contract test (`tests/contract/test_slot_lock_contract
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
+
+import msgspec
 
 from weighbridge.config.deadline import Deadline
 from weighbridge.config.errors import ApiError
@@ -22,8 +23,7 @@ class Priority(IntEnum):
     BATCH = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(msgspec.Struct, frozen=True):
     """One request for a slot.
 
     Args:
@@ -82,7 +82,8 @@ class NoFreeSlot(QueueLockTimeout):
 
 
 class QueueFull(ApiError):
-    """As many wait already as may wait; another road may serve."""
+    """As many wait already as may wait; another road may serve. Told at asking, or to one who waits and gives its place
+    up to a tenant that has fewer waiting."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -168,7 +169,10 @@ class SlotLock(Protocol):
 
         Raises:
             QueueLockTimeout: no slot before the deadline; `WaitTooLong` and `NoFreeSlot` say so at once.
-            QueueFull: too many wait already.
+            QueueFull: too many wait already. A newcomer whose tenant has fewer waiting than another comes in all the
+                same, and one of the other's leaves: the last to come of the least urgent, never one more urgent than
+                the newcomer, never a `Priority.CONTINUED`. With just one fewer only where it holds fewer slots too:
+                two tenants do not push each other out in turn.
             QueueClosed: no place is open, at asking or while waiting.
         """
         ...

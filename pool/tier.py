@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from weighbridge.config.clock import Clock
 from weighbridge.config.errors import ContextLengthExceeded, InvalidRequest
@@ -82,26 +83,27 @@ class Tier:
         """Whether it is served by other machines; nothing is loaded here then."""
         self.adapters: Final = tuple(settings.lora_adapters)
         """Names of the LoRA adapters this tier answers with."""
-        self.lock: Final = QueueLock(settings.max_waiting, clock, on_change=self._count)
+        self.lock: Final = QueueLock(settings.max_waiting, clock)
         self.expectation: Final = Expectation()
         self._settings = settings
         self._clock = clock
         self._metrics = metrics
         self.on_change: Callable[[Worker], None] = lambda _: None
         """Called after every change of a worker's state; the pool sets it."""
-        self._in_use = metrics.slots_in_use.labels(road)
-        self._slots = metrics.slots_total.labels(road)
-        self._waiting = metrics.waiting.labels(road)
+        metrics.slots_in_use.labels(road).follow(lambda: self.lock.in_use)
+        metrics.slots_total.labels(road).follow(lambda: self.lock.slots)
+        metrics.waiting.labels(road).follow(lambda: self.lock.waiting)
+        metrics.kv_reserved_tokens.labels(road).follow(lambda: self.lock.reserved_tokens)
+        metrics.kv_budget_tokens.labels(road).follow(lambda: self.lock.budget_tokens)
         self._ready = metrics.tier_ready.labels(road)
         self._wait_seconds = metrics.queue_wait_seconds.labels(road)
         self._timeouts = metrics.queue_timeouts_total.labels(road)
-        self._reserved = metrics.kv_reserved_tokens.labels(road)
-        self._budget = metrics.kv_budget_tokens.labels(road)
         shown = f"{self.model}, embedded" if self.embedded else self.model
         self.workers: Final[Sequence[Worker]] = tuple(
             self._worker(n, make_engine, shown, pool or PoolSettings()) for n in range(settings.worker_count)
         )
         self._by_name = {worker.name: worker for worker in self.workers}
+        self._most_reserved = self._half_a_worker()
 
     @property
     def max_model_len(self) -> int:
@@ -140,7 +142,8 @@ class Tier:
             QueueLockTimeout, QueueFull: no slot in time, or too many wait already.
         """
         answer = self._expected_answer(task, body)
-        prompt = min(self.expectation.prompt_tokens(prompt_bytes(body, body_bytes)), self.max_model_len)
+        read = prompt_bytes(body, body_bytes)
+        prompt = min(self.expectation.prompt_tokens(read), self.max_model_len)
         ask = replace(ask, tokens=min(prompt + answer, self._most_reserved))
         while True:
             # A worker that has died is noticed here, not at its next probe.
@@ -148,7 +151,7 @@ class Tier:
             slot = await self._acquire(ask)
             worker = self._by_name[slot.place]
             if worker.serving:
-                return SlotLease(slot, worker.engine, answer)
+                return SlotLease(slot, worker.engine, answer, read)
             # It died between the grant and now.
             slot.release()
 
@@ -160,10 +163,9 @@ class Tier:
         # More sequences than the engine runs hold no cache.
         return self.expectation.answer_tokens(task, asked_tokens(body), min(n, self._settings.max_num_seqs))
 
-    @property
-    def _most_reserved(self) -> int:
-        """Half of what a worker may hold: a request that needed it whole would keep all others waiting for an idle
-        worker. What the engine then lacks, it preempts."""
+    def _half_a_worker(self) -> int:
+        """The most tokens one request may reserve: one that needed a worker whole would keep all others waiting for an
+        idle one. What the engine then lacks, it preempts."""
         budgets = [
             budget for worker in self.workers if (budget := self._kv_budget(worker.engine)) is not None
         ]
@@ -171,10 +173,9 @@ class Tier:
             max(1, min(budgets) // 2) if budgets else self.max_model_len * (self._settings.max_num_seqs + 1)
         )
 
-    def learn(self, task: str, body: dict[str, Any], body_bytes: int, meter: TokenMeter) -> None:
+    def learn(self, task: str, body: dict[str, Any], lease: SlotLease, meter: TokenMeter) -> None:
         """Take a finished answer into the expectations."""
-        read = prompt_bytes(body, body_bytes)
-        self.expectation.learn(task, read, meter.prompt, meter.completion, choices(body))
+        self.expectation.learn(task, lease.prompt_bytes, meter.prompt, meter.completion, choices(body))
 
     async def fits(self, body: dict[str, Any], body_bytes: int) -> None:
         """Check the prompt against the window; short bodies pass without being tokenised.
@@ -273,6 +274,7 @@ class Tier:
                 self.lock.close()
         elif worker.state is WorkerState.STARTING and worker.restarts:
             self._metrics.worker_restarts_total.labels(self.road, worker.name).inc()
+        self._most_reserved = self._half_a_worker()
         self._metrics.worker_is(self.road, worker.name, str(worker.state))
         self._ready.set(1.0 if self.lock.slots else 0.0)
         self.on_change(worker)
@@ -309,13 +311,6 @@ class Tier:
 
     def _refused(self, reason: str) -> None:
         self._metrics.queue_refusals_total.labels(self.road, reason).inc()
-
-    def _count(self) -> None:
-        self._in_use.set(self.lock.in_use)
-        self._slots.set(self.lock.slots)
-        self._waiting.set(self.lock.waiting)
-        self._reserved.set(self.lock.reserved_tokens)
-        self._budget.set(self.lock.budget_tokens)
 
 
 def asked_tokens(body: dict[str, Any]) -> int | None:

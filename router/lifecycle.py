@@ -21,6 +21,7 @@ from weighbridge.config.deadline import Deadline
 from weighbridge.config.errors import ApiError, ContextLengthExceeded, ShuttingDown
 from weighbridge.config.limits import LocalLimits
 from weighbridge.config.roads import COMMERCIAL, Road
+from weighbridge.config.time_limit import TimeLimit
 from weighbridge.policies.compiled import Policy
 from weighbridge.pool.engine import Engine, EngineCall, EngineOverloaded, Trail
 from weighbridge.pool.lease import SlotLease
@@ -119,7 +120,7 @@ class Lifecycle:
         """
         account = self.account
         try:
-            async with asyncio.timeout(self._deadline.remaining()):
+            with TimeLimit(self._deadline.remaining()):
                 await self._serve()
         except (asyncio.CancelledError, ClientGone) as exc:
             account.outcome = "client_aborted"
@@ -275,23 +276,29 @@ class Lifecycle:
             raise
         if going_on:
             self._roads.continued(road, "ok")
-        tier.learn(decision.task, request.body, request.body_bytes, account.usage)
+        tier.learn(decision.task, request.body, lease, account.usage)
 
     async def _answer_locally(self, engine: Engine, call: EngineCall, limits: LocalLimits) -> None:
         """Raises: LocalLate, and what the engine raises."""
-        total_s = None if limits.total_s >= self._deadline.remaining() else limits.total_s
+        if limits.total_s >= self._deadline.remaining():
+            await self._take_answer(engine, call, limits)
+            return
+        total = TimeLimit(limits.total_s)
         try:
-            async with asyncio.timeout(total_s) as total:
-                if not self.request.stream:
-                    self._whole = await engine.complete(call)
-                    return
-                with Silence(limits.first_token_s, limits.gap_s) as silence:
-                    async with closing(engine.stream(call)) as events:
-                        await self._pump(events, silence)
+            with total:
+                await self._take_answer(engine, call, limits)
         except TimeoutError:
-            if not total.expired():
+            if not total.expired:
                 raise
             raise LocalLate("too_long") from None
+
+    async def _take_answer(self, engine: Engine, call: EngineCall, limits: LocalLimits) -> None:
+        if not self.request.stream:
+            self._whole = await engine.complete(call)
+            return
+        with Silence(limits.first_token_s, limits.gap_s) as silence:
+            async with closing(engine.stream(call)) as events:
+                await self._pump(events, silence)
 
     async def _take_slot(self, road: Road, decision: Decision, wait: bool, going_on: bool) -> SlotLease:
         request, tier = self.request, self._roads.tier(road)

@@ -38,7 +38,8 @@ from weighbridge.router.decision import UNWEIGHED, Decision, Facts, decide, need
 from weighbridge.router.difficulty.score import CALIBRATION_VERSION, Assessment, assess
 from weighbridge.router.egress_rules import rules_beside
 from weighbridge.router.outward import Outward
-from weighbridge.state.pins import ConversationPins
+from weighbridge.router.settled import Settled
+from weighbridge.state.pins import ConversationPins, PinState
 
 log = logging.getLogger("weighbridge.router")
 
@@ -46,7 +47,7 @@ _INLINE_BYTES = 32_768
 """Size of a whole answer up to which it is restored on the event loop: some milliseconds at most."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Weighed:
     """A request with its weight, the policy it was admitted under, and the decision or its refusal."""
 
@@ -143,6 +144,7 @@ class Roads:
         tiers = {road: tier for road in LOCAL_ROADS if (tier := pool.tier(road)) is not None}
         self._local: tuple[Road, ...] = tuple(tiers)
         self._adapters = {name: road for road, tier in tiers.items() for name in tier.adapters}
+        self._settled = Settled[Weighed]()
 
     async def weigh(self, request: Admitted) -> Weighed:
         """Score the request and decide under the policy in force at this moment.
@@ -152,6 +154,38 @@ class Roads:
         tenant, named = request.tenant, request.conversation
         pin = None if named is None else await self._pins.enter(tenant, named, begun=request.begun)
         policy = self._policies.current
+        if named is None:
+            return self._decided(request, policy)
+        weighed, lasting = self._weigh(request, policy, pin)
+        if lasting:
+            await self._keep_in(request)
+        return weighed
+
+    def _decided(self, request: Admitted, policy: Policy) -> Weighed:
+        """For a request that names no conversation; one that need not be weighed is decided once for all like it."""
+        facts = (
+            request.model,
+            request.tenant,
+            request.key_id,
+            request.max_queue_ms,
+            request.batch,
+            request.data_class,
+            self._gate.configured,
+            self._switched_off(),
+        )
+        weighed = self._settled.find(policy, facts)
+        if weighed is None:
+            weighed, _ = self._weigh(request, policy, None)
+            # A refusal is an exception, and good for one request.
+            if weighed.weight is UNWEIGHED and isinstance(weighed.outcome, Decision):
+                self._settled.keep(policy, facts, weighed)
+        return weighed
+
+    def _weigh(
+        self, request: Admitted, policy: Policy, pin: PinState | None
+    ) -> tuple[Weighed, tuple[str, ...]]:
+        """The decision, and what of the policy keeps the request in for good."""
+        tenant = request.tenant
         facts = Facts(
             tenant,
             self._local,
@@ -171,9 +205,7 @@ class Roads:
             outcome = decide(request.model, weight, policy, facts, why)
         except ApiError as refusal:
             outcome = refusal
-        if lasting:
-            await self._keep_in(request)
-        return Weighed(weight, policy, outcome, (*lasting, *other))
+        return Weighed(weight, policy, outcome, (*lasting, *other)), lasting
 
     async def _keep_in(self, request: Admitted) -> None:
         """The request's conversation stays local for good."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from tests.contract.slot_locks import PLACE, Line, MakeLock, ask, each_lock, queued, settled
 from tests.support.virtual_time import run_virtual

@@ -99,3 +99,13 @@ def test_nothing_is_lost_between_threads() -> None:
     for thread in threads:
         thread.join()
     assert counter.value == histogram.count == histogram.sum == 80_000
+
+
+def test_a_gauge_may_follow_its_source() -> None:
+    held = [2]
+    gauge = Gauge()
+    gauge.set(9)
+    gauge.follow(lambda: held[0])
+    assert gauge.value == 2.0
+    held[0] = 3
+    assert gauge.value == 3.0 and isinstance(gauge.value, float)

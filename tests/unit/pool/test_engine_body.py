@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from weighbridge.config.errors import InvalidRequest
 from weighbridge.pool import engine_body
-from weighbridge.pool.engine_body import _NOT_OFFERED, for_engine, prepare
+from weighbridge.pool.engine_body import _NOT_OFFERED, for_engine, for_wire, prepare
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -46,6 +47,34 @@ def test_everything_else_is_kept_and_nothing_is_shared(extra: dict[str, Any]) ->
     for message in made["messages"]:
         message.clear()
     made["messages"].clear()
+    assert body == before
+
+
+def outcome(make: Callable[[], dict[str, Any]]) -> object:
+    try:
+        made = make()
+    except InvalidRequest as refused:
+        return refused.message, refused.param
+    made.pop("request_id", None)
+    return made
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            ["messages", "n", "tools", "stream_options", "request_id", "x", "chat_template", *_NOT_OFFERED]
+        ),
+        JSON
+        | st.just([{"type": "function", "function": {"name": "f"}}])
+        | st.just([{"role": "user", "content": "Hi"}]),
+    ),
+    st.booleans(),
+)
+def test_an_engine_elsewhere_gets_the_same_but_for_our_id(body: dict[str, Any], stream: bool) -> None:
+    before = copy.deepcopy(body)
+    there = outcome(lambda: for_wire(body, model="m", stream=stream))
+    here = outcome(lambda: for_engine(body, model="m", request_id="r", stream=stream))
+    assert there == here
     assert body == before
 
 

@@ -71,7 +71,7 @@ def answers(*pieces: bytes) -> Serve:
 
 
 async def ask(here: Server, session: Session, *, keep: bool = True, over: bool = False) -> bytes:
-    exchange = Exchange(session, {}, connect_s=5, idle_s=5, keep=keep)
+    exchange = Exchange(session, b"", connect_s=5, idle_s=5, keep=keep)
     try:
         assert await exchange.send("GET", f"http://127.0.0.1:{here.port}/v1/x") == 200
         body = await exchange.read()
@@ -197,7 +197,7 @@ async def test_a_request_that_was_ended_meanwhile_is_not_sent_again(monkeypatch:
 
     async with serving(serve) as (here, session):
         await ask(here, session)
-        exchange = Exchange(session, {}, connect_s=5, idle_s=5, keep=True)
+        exchange = Exchange(session, b"", connect_s=5, idle_s=5, keep=True)
         drop = session.drop
 
         def drop_and_end(connection: Connection) -> None:
@@ -216,7 +216,7 @@ async def test_a_request_that_was_ended_as_its_connection_came_up_is_not_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with serving(answers(OK)) as (here, session):
-        exchange = Exchange(session, {}, connect_s=5, idle_s=5)
+        exchange = Exchange(session, b"", connect_s=5, idle_s=5)
         connect = session.connect
 
         async def connect_and_end(target: Target, limit_s: float) -> Connection:
@@ -242,7 +242,7 @@ async def test_a_connection_whose_request_was_not_taken_whole_is_not_used_again(
 
     async with serving(serve) as (here, session):
         for _ in range(2):
-            exchange = Exchange(session, {}, connect_s=5, idle_s=5, keep=True)
+            exchange = Exchange(session, b"", connect_s=5, idle_s=5, keep=True)
             await exchange.send("POST", f"http://127.0.0.1:{here.port}/", b"x" * 16_000_000)
             assert await exchange.read() == b"hi"
             exchange.close()
@@ -300,7 +300,7 @@ async def test_the_last_bytes_of_an_answer_that_is_over_are_waited_for(
         writer.write(b"0\r\n\r\n")
 
     async def first_piece() -> bytes:
-        exchange = Exchange(session, {}, connect_s=5, idle_s=5, keep=True)
+        exchange = Exchange(session, b"", connect_s=5, idle_s=5, keep=True)
         await exchange.send("GET", f"http://127.0.0.1:{here.port}/")
         piece = await exchange.piece()
         exchange.over()
@@ -337,7 +337,7 @@ async def test_much_that_comes_after_an_answer_that_is_over_stops_no_later_one(
         writer.write(b"a\r\n0123456789\r\n0\r\n\r\n")
 
     async with serving(serve) as (here, session):
-        exchange = Exchange(session, {}, connect_s=5, idle_s=5, keep=True)
+        exchange = Exchange(session, b"", connect_s=5, idle_s=5, keep=True)
         await exchange.send("GET", f"http://127.0.0.1:{here.port}/")
         assert await exchange.piece() == b"hi"
         exchange.over()
@@ -373,7 +373,7 @@ async def test_every_sound_framing_is_read(answer: bytes, body: bytes, bytewise:
 async def test_a_trailer_is_no_header() -> None:
     answer = CHUNKED.replace(b"\r\n\r\n", b"\r\nx: 1\r\n\r\n") + b"2\r\nhi\r\n0\r\nx: 2\r\ny: 3\r\n\r\n"
     async with serving(answers(answer)) as (here, session):
-        exchange = Exchange(session, {}, connect_s=5, idle_s=5)
+        exchange = Exchange(session, b"", connect_s=5, idle_s=5)
         await exchange.send("GET", f"http://127.0.0.1:{here.port}/")
         assert await exchange.read() == b"hi"
         assert (exchange.header("x"), exchange.header("y")) == ("1", "")
@@ -436,7 +436,7 @@ async def test_a_server_waits_while_its_answer_is_not_read() -> None:
             written += 64_000
 
     async with serving(serve) as (here, session):
-        exchange = Exchange(session, {}, connect_s=5, idle_s=5)
+        exchange = Exchange(session, b"", connect_s=5, idle_s=5)
         await exchange.send("GET", f"http://127.0.0.1:{here.port}/")
         before = -1
         while before != written:

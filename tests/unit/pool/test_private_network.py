@@ -222,7 +222,7 @@ async def listening(host: str = "127.0.0.1") -> AsyncIterator[tuple[int, list[ob
 
 async def fetch(names: Names, port: int, trusted: tuple[str, ...] = (), host: str = "gpu.example") -> int:
     session = open_session(trusted, names)
-    exchange = Exchange(session, {}, connect_s=5, idle_s=5)
+    exchange = Exchange(session, b"", connect_s=5, idle_s=5)
     try:
         return await exchange.send("GET", f"http://{host}:{port}/v1/models")
     finally:
@@ -289,10 +289,10 @@ async def test_a_name_is_looked_at_anew_for_every_connection(monkeypatch: pytest
     async with listening() as (port, connections):
         session = open_session((), names)
         async with session:
-            first = Exchange(session, {}, connect_s=5, idle_s=5)
+            first = Exchange(session, b"", connect_s=5, idle_s=5)
             assert await first.send("GET", f"http://gpu.example:{port}/v1/models") == 200
             await first.read()
-            second = Exchange(session, {}, connect_s=5, idle_s=5)
+            second = Exchange(session, b"", connect_s=5, idle_s=5)
             with pytest.raises(ExchangeLost) as caught:
                 await second.send("GET", f"http://gpu.example:{port}/v1/models")
         assert caught.value.kind == "address"
@@ -305,7 +305,7 @@ async def test_numbers_that_only_the_system_takes_for_an_address_are_judged_by_w
         # A name to us, 8.8.8.8 to the system's own resolver.
         session = open_session(())
         async with session:
-            exchange = Exchange(session, {}, connect_s=5, idle_s=5)
+            exchange = Exchange(session, b"", connect_s=5, idle_s=5)
             with pytest.raises(ExchangeLost) as caught:
                 await exchange.send("GET", f"http://0x8.0x8.0x8.0x8:{port}/")
         assert caught.value.kind == "address"
