@@ -38,7 +38,11 @@ class IdFactory:
                 self._noise, at = self._random(_NOISE_BYTES), 0
             self._used = at + 8
             noise = self._noise[at : at + 8]
-        low = int.from_bytes(noise, "big") & ((1 << 62) - 1)
-        value = (ms & ((1 << 48) - 1)) << 80 | 0x7 << 76 | count << 64 | 0b10 << 62 | low
-        text = f"{value:032x}"
-        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+        low = int.from_bytes(noise, "big")
+        return "%08x-%04x-7%03x-%04x-%012x" % (
+            ms >> 16 & 0xFFFF_FFFF,
+            ms & 0xFFFF,
+            count,
+            0x8000 | low >> 48 & 0x3FFF,
+            low & 0xFFFF_FFFF_FFFF,
+        )

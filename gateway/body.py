@@ -43,6 +43,15 @@ def too_large(limit: int) -> ApiError:
     )
 
 
+def compressed() -> ApiError:
+    return ApiError(
+        415,
+        "Request bodies are taken as they are, not compressed: leave 'Content-Encoding' out.",
+        type="invalid_request_error",
+        code="unsupported_content_encoding",
+    )
+
+
 def declared_length(headers: HeaderMap) -> int | None:
     """`Content-Length` in bytes; None when there is none to go by."""
     value = headers.get(b"content-length", b"")
@@ -152,15 +161,13 @@ def _colons(value: dict[str, Any]) -> int:
         below: list[Any] = []
         for node in level:
             if type(node) is dict:
-                colons += len(node)
-                for name in node:
-                    if ":" in name:
-                        colons += name.count(":")
+                colons += len(node) + "".join(node).count(":")
                 node = node.values()
             for leaf in node:
                 kind = type(leaf)
                 if kind is str:
-                    colons += leaf.count(":")
+                    if ":" in leaf:
+                        colons += leaf.count(":")
                 elif kind is dict or kind is list:
                     below.append(leaf)
         if not below:

@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 from weighbridge.config.clock import Clock
 from weighbridge.config.errors import ApiError, InvalidRequest, ShuttingDown
 from weighbridge.gateway.auth import Authenticator, Caller, HeaderMap, header_map
-from weighbridge.gateway.body import declared_length, decode_object, read_body, too_large
+from weighbridge.gateway.body import compressed, declared_length, decode_object, read_body, too_large
 from weighbridge.gateway.concurrency import UNREAD, Concurrency
 from weighbridge.gateway.errors import error_answer, internal_error, log_unexpected
 from weighbridge.gateway.line import LINE, Line
@@ -144,6 +144,8 @@ class ChatRoute:
         concurrency, held = self._concurrency, 0
         concurrency.enter(caller.key_id)
         try:
+            if headers.get(b"content-encoding", b"identity").strip().lower() != b"identity":
+                raise compressed()
             wishes = read_wishes(headers)
             held = concurrency.hold(declared_length(headers), self._max_body_bytes)
             raw = None if line is None else line.whole_body()
@@ -244,7 +246,7 @@ class ChatRoute:
         """End the connection with the answer where more of the body may come than is worth reading."""
         if error.status == 408 or error.code == "shutting_down":
             return (_CLOSE,)
-        if error.status not in (401, 403, 413) and error.code not in UNREAD:
+        if error.status not in (401, 403, 413, 415) and error.code not in UNREAD:
             return ()
         declared = declared_length(headers)
         worth_reading = declared is not None and declared <= _DISCARD_FACTOR * self._max_body_bytes

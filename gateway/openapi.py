@@ -121,6 +121,7 @@ _REFUSALS = {
     "404": "No such model.",
     "408": "The body did not arrive in time.",
     "413": "The body is too large.",
+    "415": "The body is compressed.",
     "429": "Busy; `Retry-After` says when to come again.",
     "500": "A fault of the gateway.",
     "502": "The commercial API failed.",

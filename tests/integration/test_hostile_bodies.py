@@ -21,7 +21,7 @@ from tests.support.watched_gateway import Watched, rows, watched
 
 SEED = 20261130
 AT_ONCE = 16
-STATUSES = {200, 400, 403, 404, 408, 413, 429, 502, 503, 504}
+STATUSES = {200, 400, 403, 404, 408, 413, 415, 429, 502, 503, 504}
 """Of 5xx only what a road or a limit may say, never `internal_error`."""
 
 MiB = 1 << 20

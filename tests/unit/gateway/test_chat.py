@@ -97,6 +97,24 @@ async def test_a_bad_key_is_refused_before_the_body_is_read() -> None:
     assert dispatch.requests == []
 
 
+@pytest.mark.parametrize("encoding", ["gzip", "br", "identity, gzip", "GZIP"])
+async def test_a_compressed_body_is_refused_unread(encoding: str) -> None:
+    route, dispatch, _ = chat_route(auth=KEYED)
+    connection = Connection(
+        pieces=[b"\x1f\x8b"], headers=AUTHORIZED | {"content-encoding": encoding, "content-length": "2"}
+    )
+    await route(connection.scope, connection.receive, connection.send)
+    assert (connection.status, connection.error["code"]) == (415, "unsupported_content_encoding")
+    assert not dispatch.requests and connection.body_messages_read == 0
+
+
+async def test_a_body_may_say_that_it_is_not_compressed() -> None:
+    route, dispatch, _ = chat_route(auth=KEYED)
+    connection = Connection(pieces=[chat_body()], headers=AUTHORIZED | {"content-encoding": "Identity"})
+    await route(connection.scope, connection.receive, connection.send)
+    assert connection.status == 200 and len(dispatch.requests) == 1
+
+
 @pytest.mark.parametrize(
     ("length", "closes"), [(None, True), ("4097", False), ("32768", False), ("32769", True)]
 )
