@@ -107,9 +107,10 @@ class Ledger:
         """Note how far an answer has come, for the case that this process dies. Nobody waits for it."""
         self._writer.put(row, None)
 
-    def attempt(self, row: Attempt) -> asyncio.Future[None]:
-        """Record one backend tried. The first row of a request and number counts."""
-        return self._hand_over(row)
+    def attempt(self, row: Attempt) -> None:
+        """Record one backend tried. The first row of a request and number counts. Nobody waits for it: it is written
+        before the completion that comes after it."""
+        self._writer.put(row, None)
 
     def completion(self, row: Completion) -> asyncio.Future[None]:
         """Record how a request ended. The first completion of a request counts."""

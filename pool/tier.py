@@ -146,13 +146,11 @@ class Tier:
         prompt = min(self.expectation.prompt_tokens(read), self.max_model_len)
         ask = replace(ask, tokens=min(prompt + answer, self._most_reserved))
         while True:
-            # A worker that has died is noticed here, not at its next probe.
-            _ = self.ready
             slot = await self._acquire(ask)
             worker = self._by_name[slot.place]
             if worker.serving:
                 return SlotLease(slot, worker.engine, answer, read)
-            # It died between the grant and now.
+            # It has died and nobody had noticed: looking at it has closed its place.
             slot.release()
 
     def _expected_answer(self, task: str, body: dict[str, Any]) -> int:

@@ -162,20 +162,21 @@ class Account:
         Args:
             required: raise LedgerUnavailable where it cannot be written.
         """
+        if self._intent is not None and self._intent.cancelled():
+            # Who waited for it before was given up on. Handed over again it is the same row.
+            self._intent = self._ledger.intent(self._intent_row())
         if required and self._intent is not None:
-            await asyncio.shield(self._intent)
+            await self._intent
         else:
             await self.durable(self._intent)
 
     async def durable(self, written: asyncio.Future[None] | None) -> None:
         """Wait for a row. With the ledger down local serving goes on; the ledger counts the rows at risk."""
-        if written is None:
+        if written is None or written.cancelled():
             return
         try:
-            if written.done():
-                written.result()
-            else:
-                await asyncio.shield(written)
+            # Cancelled with whoever waits: the row is written all the same.
+            await written
         except LedgerUnavailable:
             log.debug("request %s: its row waits for the ledger", self.request.request_id)
 

@@ -57,13 +57,14 @@ def say(*words: object) -> None:
 
 async def serve(ledger: Ledger, request_id: str) -> None:
     prompt, steps = prompt_of(request_id), steps_of(request_id)
-    await ledger.intent(
-        Intent(request_id, 1, "t", "k", "auto", True, "local-8b", 0.5, "chat", "p@1", "c1", ("score",))
-    )
+    intent = Intent(request_id, 1, "t", "k", "auto", True, "local-8b", 0.5, "chat", "p@1", "c1", ("score",))
+    await ledger.intent(intent)
     say("I", request_id)
     for step in range(1, steps + 1):
         ledger.progress(Progress(request_id, prompt, STEP * step))
-        await ledger.attempt(Attempt(request_id, step, "local-8b", 1, 2, "queue_timeout"))
+        ledger.attempt(Attempt(request_id, step, "local-8b", 1, 2, "queue_timeout"))
+        # The same intent again is no new row, but what it waits for holds the attempt.
+        await ledger.intent(intent)
         say("P", request_id, step)
     if has_egress(request_id):
         await ledger.record_egress(

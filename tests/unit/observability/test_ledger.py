@@ -22,7 +22,8 @@ async def test_a_request_becomes_one_row_with_every_value(ledger: Ledger, spool:
     assert row["outcome"] is None
     assert row["road_decided"] == "local-8b"
     ledger.progress(rows.progress(completion=64))
-    await ledger.attempt(rows.attempt(road="local-70b"))
+    ledger.attempt(rows.attempt(road="local-70b"))
+    await ledger.intent(rows.intent("after"))
     row = rows.requests(spool)["r1"]
     assert (row["prompt_tokens"], row["completion_tokens"]) == (10, 64)
     await ledger.completion(rows.completion(road="local-70b", ttft_ms=None, error_code="x"))
@@ -100,8 +101,8 @@ async def test_an_egress_row_holds_every_value(ledger: Ledger, spool: Path) -> N
 async def test_the_first_row_of_its_kind_wins(ledger: Ledger, spool: Path) -> None:
     await ledger.intent(rows.intent())
     await ledger.intent(rows.intent(tenant="other"))
-    await ledger.attempt(rows.attempt(outcome="queue_timeout"))
-    await ledger.attempt(rows.attempt(outcome="ok"))
+    ledger.attempt(rows.attempt(outcome="queue_timeout"))
+    ledger.attempt(rows.attempt(outcome="ok"))
     await ledger.completion(rows.completion(completion_tokens=20))
     await asyncio.gather(
         ledger.completion(rows.completion(outcome="error", completion_tokens=21)),

@@ -35,7 +35,7 @@ async def test_rows_a_broken_disk_refused_are_written_later(
         assert not ledger.healthy
         assert metrics.ledger_healthy.value == 0
         ledger.progress(rows.progress("before", completion=128))
-        await fails(ledger.attempt(rows.attempt("before")))
+        ledger.attempt(rows.attempt("before"))
         await fails(ledger.completion(rows.completion("r1")))
         assert ledger.backlog == 4
         assert metrics.records_at_risk_total.value == 3
@@ -199,9 +199,8 @@ async def test_a_row_no_table_can_hold_does_not_harm_the_others(
             await asyncio.sleep(0)
         good = ledger.intent(rows.intent("r1"))
         bad = ledger.intent(rows.intent("r2", tenant="secret-\ud800"))
-        also_good = ledger.attempt(rows.attempt("r1"))
+        ledger.attempt(rows.attempt("r1"))
     await good
-    await also_good
     await fails(bad)
     assert ledger.healthy
     assert metrics.records_dropped_total.value == 1

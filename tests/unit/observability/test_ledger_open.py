@@ -44,7 +44,7 @@ async def leave_open(spool: Path, *left: Intent | Progress | Attempt | Egress | 
             case Progress():
                 ledger.progress(row)
             case Attempt():
-                await ledger.attempt(row)
+                ledger.attempt(row)
             case Egress():
                 await ledger.record_egress(row)
             case Completion():
