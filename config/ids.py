@@ -39,10 +39,7 @@ class IdFactory:
             self._used = at + 8
             noise = self._noise[at : at + 8]
         low = int.from_bytes(noise, "big")
-        return "%08x-%04x-7%03x-%04x-%012x" % (
-            ms >> 16 & 0xFFFF_FFFF,
-            ms & 0xFFFF,
-            count,
-            0x8000 | low >> 48 & 0x3FFF,
-            low & 0xFFFF_FFFF_FFFF,
+        return (
+            f"{ms >> 16 & 0xFFFF_FFFF:08x}-{ms & 0xFFFF:04x}-7{count:03x}"
+            f"-{0x8000 | low >> 48 & 0x3FFF:04x}-{low & 0xFFFF_FFFF_FFFF:012x}"
         )
