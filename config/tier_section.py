@@ -125,7 +125,8 @@ class TierSettings(Section):
     )
     max_waiting: Count = shipped(
         "tiers.local-8b.max_waiting",
-        "Requests that may wait for a slot; the next one overflows at once.",
+        "Requests that may wait for a slot; the next one overflows at once, or the last of a tenant that has more "
+        "waiting.",
         ge=0,
         le=100_000,
     )

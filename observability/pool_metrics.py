@@ -62,7 +62,7 @@ class PoolMetrics(InstrumentSet):
         )
         self.queue_refusals_total = add(
             "queue_refusals_total",
-            "Requests turned away without having waited, or because the tier was gone.",
+            "Requests turned away before their time was up, or because the tier was gone.",
             Family(Counter, {**_TIER, "reason": QUEUE_REFUSALS}),
         )
         self.slots_in_use = add("slots_in_use", "Slots granted at the moment.", Family(Gauge, _TIER))

@@ -11,6 +11,7 @@ from typing import Final
 
 from weighbridge.config.clock import Clock
 from weighbridge.pool.drain_rate import DrainRate
+from weighbridge.pool.giving_way import who_gives_way
 from weighbridge.pool.placement import choose
 from weighbridge.pool.slot_lock import (
     Ask,
@@ -76,7 +77,7 @@ class LocalSlot:
 
 
 class _Waiter:
-    """One request in the queue; `turn` gets its slot, or None when time is up."""
+    """One request in the queue; `turn` gets its slot, None when time is up, or why it has to leave."""
 
     __slots__ = ("ask", "asked", "number", "turn")
 
@@ -91,7 +92,7 @@ class QueueLock:
     """The `SlotLock` of one tier, kept in this process.
 
     Args:
-        max_waiting: how many may wait; the next one is turned away at once.
+        max_waiting: how many may wait; the next one is turned away at once, or pushes another one out.
         clock: the clock that deadlines are measured on; it must run as fast as the event loop's.
         on_change: called when slots, their use or the queue have changed.
         predict: turn away at once who will not be served in time.
@@ -197,9 +198,14 @@ class QueueLock:
         if not ask.wait:
             raise NoFreeSlot
         if not continued:
+            leaver: _Waiter | None = None
             if self._waiting >= self.max_waiting:
-                raise QueueFull
+                leaver = who_gives_way(ask, self._queues, self._held_by)
+                if leaver is None:
+                    raise QueueFull
             self._refuse_hopeless(ask)
+            if leaver is not None:
+                self._push_out(leaver)
         return await self._wait(ask, now)
 
     def close(self) -> None:
@@ -251,6 +257,12 @@ class QueueLock:
         if slot is None:
             raise QueueLockTimeout((self._clock.monotonic() - asked) * 1000)
         return slot
+
+    def _push_out(self, waiter: _Waiter) -> None:
+        self._leave(waiter)
+        # Nobody's turn comes by it: was it the first, then the newcomer goes before it, and did not fit either.
+        if not waiter.turn.done():
+            waiter.turn.set_exception(QueueFull())
 
     def _abandon(self, waiter: _Waiter) -> None:
         turn = waiter.turn

@@ -76,6 +76,21 @@ class Model:
     def held_by(self, tenant: str) -> int:
         return sum(request.tenant == tenant for request in self.holding)
 
+    def gives_way_to(self, newcomer: Request) -> Request | None:
+        """Whose place in a full queue a newcomer gets. Answers that broke off neither count nor leave."""
+        counted = [r for r in self.queue if r is not newcomer and r.priority is not Priority.CONTINUED]
+
+        def claim(tenant: str, more: int = 0) -> tuple[int, int]:
+            return sum(r.tenant == tenant for r in counted) + more, self.held_by(tenant)
+
+        last = {
+            tenant: max(of_tenant, key=lambda r: (r.priority, r.number))
+            for tenant in {r.tenant for r in counted}
+            if (of_tenant := [r for r in counted if r.tenant == tenant and r.priority >= newcomer.priority])
+        }
+        able = [r for r in last.values() if claim(r.tenant) > claim(newcomer.tenant, 1)]
+        return max(able, key=lambda r: (claim(r.tenant), r.number), default=None)
+
     def room_for(self, request: Request) -> list[Place]:
         """The places that may be its own."""
         every = [place for place in self.places.values() if not place.avoided] or list(self.places.values())
@@ -104,11 +119,17 @@ class Model:
             return self.serve(now)
         if not request.wait:
             return self._end(request, "no free slot", now)
+        pushed_out = None
         if not continued and others >= self.max_waiting:
-            return self._end(request, "full", now)
+            pushed_out = self.gives_way_to(request)
+            if pushed_out is None:
+                return self._end(request, "full", now)
         if request.outcome == "too long":
             assert not continued and self.came_back > 0, "turned away on a guess that could not be made"
             return self._end(request, "too long", now)
+        if pushed_out is not None:
+            self._end(pushed_out, "full", now)
+            self.serve(now)
         return None
 
     def serve(self, now: float) -> None:

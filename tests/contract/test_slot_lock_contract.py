@@ -1,6 +1,7 @@
 """What every `SlotLock` must do for who asks and waits: turn, deadline, cancelling, bounds, the guess at the wait.
 
-Places and KV-cache tokens are in `test_slot_lock_places.py`, any mix of everything in `test_slot_lock_model.py`.
+Places and KV-cache tokens are in `test_slot_lock_places.py`, the full queue in `test_slot_lock_full.py`, any mix of
+everything in `test_slot_lock_model.py`.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class SlotLockMachine(RuleBasedStateMachine):
     @initialize(
         slots=st.integers(1, 4),
         budget=BUDGET,
-        max_waiting=st.sampled_from([0, 2, 9, 9]),
+        max_waiting=st.sampled_from([0, 1, 2, 4, 9, 9]),
         predict=st.booleans(),
         crowd=st.lists(TERMS, max_size=9),
     )
@@ -201,6 +201,9 @@ class SlotLockMachine(RuleBasedStateMachine):
             assert request.outcome == request.expected, f"request {request.number}"
             if request.outcome == "waits":
                 continue
+            alike = [
+                r for r in self.model.queue if (r.tenant, r.priority) == (request.tenant, request.priority)
+            ]
             assert self._tasks.pop(request).done()
             assert request.outcome_at == request.ended
             if request.outcome == "timeout" and request.asked < request.deadline:
@@ -210,11 +213,19 @@ class SlotLockMachine(RuleBasedStateMachine):
                 assert request.slot is not None and request.place is not None
                 assert request.slot.place == request.place.name
                 assert request.slot.waited_ms == (request.outcome_at - request.asked) * 1000
+                assert all(r.number > request.number for r in alike), "before one that came earlier"
+            if request.outcome == "full":
+                assert request.priority is not Priority.CONTINUED
+                assert all(r.number < request.number for r in alike), "not the last to come"
         self._unsettled = [request for request in self._unsettled if request.outcome == "waits"]
 
     def nobody_waits_while_the_first_one_fits(self) -> None:
         first = self.model.first()
         assert first is None or not self.model.room_for(first)
+
+    def no_more_wait_than_may(self) -> None:
+        begun = sum(request.priority is Priority.CONTINUED for request in self.model.queue)
+        assert self.lock.waiting <= self.model.max_waiting + begun
 
     def no_place_holds_more_than_it_has(self) -> None:
         for request in self.model.holding:
@@ -315,6 +326,7 @@ class SlotLockMachine(RuleBasedStateMachine):
         self.counters_are_those_of_the_model()
         self.everybody_has_what_is_due()
         self.nobody_waits_while_the_first_one_fits()
+        self.no_more_wait_than_may()
         self.no_place_holds_more_than_it_has()
 
     def _run(self, coro: Coroutine[Any, Any, Any]) -> Any:

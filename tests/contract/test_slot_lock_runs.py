@@ -6,6 +6,7 @@ Unlike the model's, its steps are not settled one by one: several things happen 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from dataclasses import dataclass, field
 
 from hypothesis import example, given, settings
@@ -25,42 +26,53 @@ class Visit:
     holds: int
     cancelled_after: int | None
     yields_before: int = 0
+    tenant: str = "a"
     outcome: str = ""
     granted_at: float = -1.0
     ended_at: float = -1.0
     slot: Slot | None = field(default=None, repr=False)
 
     def served_or_gone_by(self, now: float) -> bool:
-        """Whether it has its slot, has run out of patience or was cancelled by `now`."""
+        """Whether it has its slot, has run out of patience, was turned away or was cancelled by `now`."""
         if self.outcome == "served" and self.granted_at <= now:
+            return True
+        if self.outcome == "full" and self.ended_at <= now:
             return True
         cancelled = self.cancelled_after is not None and now >= self.arrives + self.cancelled_after
         return cancelled or now >= self.arrives + self.patience
 
 
-VISITS = st.lists(
-    st.builds(
+def visits_of(tenants: str) -> st.SearchStrategy[list[Visit]]:
+    visit = st.builds(
         Visit,
         arrives=st.integers(0, 12),
         patience=st.integers(0, 8),
         holds=st.integers(0, 5),
         cancelled_after=st.none() | st.integers(0, 10),
         yields_before=st.integers(0, 3),
-    ),
-    max_size=24,
-)
+        tenant=st.sampled_from(tenants),
+    )
+    return st.lists(visit, max_size=24)
 
 
 @each_lock
-@settings(max_examples=200, deadline=None)
-@given(visits=VISITS, slots=st.integers(1, 3), max_waiting=st.integers(0, 6))
+@settings(max_examples=300, deadline=None)
+@given(visits=visits_of("a") | visits_of("aaabc"), slots=st.integers(1, 3), max_waiting=st.integers(0, 6))
 @example(visits=[Visit(0, 8, 4, None), Visit(0, 8, 2, 4), Visit(1, 8, 1, None)], slots=1, max_waiting=6)
 @example(visits=[Visit(0, 8, 4, None), Visit(0, 4, 2, None), Visit(1, 8, 1, None)], slots=1, max_waiting=6)
+@example(
+    visits=[*(Visit(0, 8, 2, None) for _ in range(4)), Visit(1, 8, 2, None, tenant="b")],
+    slots=1,
+    max_waiting=3,
+)
 def test_any_run_keeps_the_promises(
     make: MakeLock, visits: list[Visit], slots: int, max_waiting: int
 ) -> None:
     asked: list[Visit] = []
-    """Everybody who was let in, in order of asking."""
+    """In order of asking."""
+    came_to_full: Counter[float] = Counter()
+    """How many found the queue full, by the moment."""
+    lone = len({visit.tenant for visit in visits}) == 1
     holding: list[Visit] = []
 
     async def main() -> None:
@@ -73,16 +85,14 @@ def test_any_run_keeps_the_promises(
                 await asyncio.sleep(0)
             start = loop.time()
             had_to_wait = lock.in_use >= slots
-            if had_to_wait and lock.waiting >= max_waiting:
-                expected = "full"
-            else:
-                expected = "served"
-                asked.append(visit)
+            found_full = had_to_wait and lock.waiting >= max_waiting and visit.patience > 0
+            came_to_full[start] += found_full
+            asked.append(visit)
             try:
-                visit.slot = await lock.acquire(ask(visit.patience))
+                visit.slot = await lock.acquire(ask(visit.patience, tenant=visit.tenant))
             except QueueFull:
-                assert expected == "full" and visit.patience > 0
-                visit.outcome = "full"
+                visit.outcome, visit.ended_at = "full", loop.time()
+                assert not lone or (found_full and visit.ended_at == start)
                 return
             except QueueLockTimeout:
                 visit.outcome = "timeout"
@@ -92,6 +102,7 @@ def test_any_run_keeps_the_promises(
                 visit.outcome = "cancelled"
                 raise
             visit.outcome, visit.granted_at = "served", loop.time()
+            assert not (lone and found_full)
             assert visit.granted_at < start + visit.patience
             holding.append(visit)
             assert len(holding) <= slots and lock.in_use <= slots
@@ -129,7 +140,12 @@ def test_any_run_keeps_the_promises(
 
     run_virtual(main())
     assert all(visit.outcome or visit.cancelled_after is not None for visit in visits), "a request was lost"
+    # Each of them, or one in its stead, is told at once. One that was leaving anyway needs no telling.
+    told = Counter(visit.ended_at for visit in visits if visit.outcome == "full")
+    assert told <= came_to_full
+    if not any(visit.cancelled_after is not None for visit in visits):
+        assert told == came_to_full
     for n, later in enumerate(asked):
         if later.outcome == "served":
-            for earlier in asked[:n]:
+            for earlier in (visit for visit in asked[:n] if visit.tenant == later.tenant):
                 assert earlier.served_or_gone_by(later.granted_at), "served out of turn"

@@ -37,6 +37,11 @@ async def empty(gateway: Running, *holding: asyncio.Task[Any]) -> None:
         assert (await task).status_code == 200
 
 
+def key_of(tenant: str) -> dict[str, str]:
+    """The tenant's name is its key."""
+    return {"id": tenant, "sha256": hashlib.sha256(tenant.encode()).hexdigest(), "tenant": tenant}
+
+
 def way(gateway: Running, answer: Any) -> list[tuple[str, str]]:
     request_id = answer.headers["x-weighbridge-request-id"]
     return [(row["road"], row["outcome"]) for row in gateway.attempts(request_id)]
@@ -251,17 +256,13 @@ async def test_batch_requests_let_interactive_ones_go_first(tmp_path: Path) -> N
 
 
 async def test_one_tenants_crowd_does_not_shut_out_another(tmp_path: Path) -> None:
-    keys = [
-        {"id": name, "sha256": hashlib.sha256(name.encode()).hexdigest(), "tenant": name}
-        for name in ("crowd", "lone")
-    ]
     engine = FakeEngine(script=Script(token_s=0.01))
     async with running_gateway(
         tmp_path,
         engines={"local-8b": engine},
         tiers={"local-8b": {"max_num_seqs": 2}},
         policy=policy_file(tmp_path, queue_lock_timeout_ms=20_000),
-        auth={"keys": keys},
+        auth={"keys": [key_of("crowd"), key_of("lone")]},
     ) as gateway:
 
         async def ask(tenant: str) -> float:
@@ -278,3 +279,53 @@ async def test_one_tenants_crowd_does_not_shut_out_another(tmp_path: Path) -> No
         lone = await ask("lone")
         waits = await asyncio.gather(*crowd)
         assert lone < sorted(waits)[len(waits) // 2], (lone, waits)
+
+
+@pytest.mark.parametrize("egress", ["masked", "never"])
+async def test_one_tenants_crowd_gives_up_a_place_in_a_full_queue(tmp_path: Path, egress: str) -> None:
+    engine = FakeEngine(script=Script(first_gate=asyncio.Event()))
+    async with (
+        recording() as recorder,
+        running_gateway(
+            tmp_path,
+            engines={"local-8b": engine},
+            tiers={"local-8b": {"max_num_seqs": 1, "max_waiting": 2}},
+            upstream=recorder.base_url,
+            policy=policy_file(tmp_path, egress=egress, queue_lock_timeout_ms=600_000),
+            auth={"keys": [key_of("crowd"), key_of("lone")]},
+        ) as gateway,
+    ):
+
+        def ask(tenant: str) -> asyncio.Task[Any]:
+            call = gateway.client.post(
+                "/v1/chat/completions",
+                json={"model": "auto", "messages": EASY},
+                headers={"authorization": f"Bearer {tenant}"},
+            )
+            return asyncio.create_task(call)
+
+        def waiting() -> int:
+            return int(gateway.parts.pool.status()[0]["waiting"])
+
+        served = [ask("crowd")]
+        await until(lambda: engine.load().unfinished == 1)
+        for n in (1, 2):
+            served.append(ask("crowd"))
+            await until(lambda n=n: waiting() == n)  # type: ignore[misc]
+        pushed_out = served.pop()
+        served.append(ask("lone"))
+        async with asyncio.timeout(10):
+            answer = await pushed_out
+        assert waiting() == 2 and not any(task.done() for task in served)
+        if egress == "masked":
+            assert way(gateway, answer) == [("local-8b", "queue_full"), ("commercial", "ok")]
+        else:
+            assert (answer.status_code, answer.json()["error"]["code"]) == (429, "queue_full")
+            assert int(answer.headers["retry-after"]) >= 1 and recorder.connections == []
+            assert way(gateway, answer) == [("local-8b", "queue_full")]
+        assert gateway.parts.metrics.queue_refusals_total.labels("local-8b", "queue_full").value == 1
+        assert engine.script.first_gate is not None
+        engine.script.first_gate.set()
+        for task in served:
+            assert way(gateway, await task) == [("local-8b", "ok")]
+        assert len(engine.calls) == len(served) and len(gateway.rows()) == len(served) + 1
