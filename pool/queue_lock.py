@@ -6,7 +6,6 @@ Everything here runs in one event loop and none of it is safe from another threa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Final
 
 from weighbridge.config.clock import Clock
@@ -94,7 +93,6 @@ class QueueLock:
     Args:
         max_waiting: how many may wait; the next one is turned away at once, or pushes another one out.
         clock: the clock that deadlines are measured on; it must run as fast as the event loop's.
-        on_change: called when slots, their use or the queue have changed.
         predict: turn away at once who will not be served in time.
     """
 
@@ -103,12 +101,10 @@ class QueueLock:
         max_waiting: int,
         clock: Clock,
         *,
-        on_change: Callable[[], None] = lambda: None,
         predict: bool = True,
     ) -> None:
         self.max_waiting: Final = max_waiting
         self._clock = clock
-        self._on_change = on_change
         self._rate = DrainRate() if predict else None
         self._places: dict[str, _Place] = {}
         self._in_use = 0
@@ -157,7 +153,6 @@ class QueueLock:
             return
         self._places[place] = _Place(place, slots, tokens)
         self._serve_waiting()
-        self._on_change()
 
     def close_place(self, place: str) -> None:
         if self._places.pop(place, None) is None:
@@ -166,14 +161,12 @@ class QueueLock:
             self._turn_away(Priority.INTERACTIVE, Priority.BATCH)
         # Those that are left may all be avoided ones, which count again.
         self._serve_waiting()
-        self._on_change()
 
     def avoid(self, place: str, avoided: bool) -> None:
         found = self._places.get(place)
         if found is not None and found.avoided is not avoided:
             found.avoided = avoided
             self._serve_waiting()
-            self._on_change()
 
     async def acquire(self, ask: Ask) -> LocalSlot:
         continued = ask.priority is Priority.CONTINUED
@@ -185,15 +178,12 @@ class QueueLock:
         # The first in the queue may be gone already and not have woken up yet: let those behind it have their turn.
         waiting = self._waiting
         first = self._serve_waiting() if waiting else None
-        if self._waiting != waiting:
-            self._on_change()
         if first is None or self._goes_before(ask, first):
             slot = self._grant(ask, now, now)
             if slot is not None:
                 if waiting:
                     # Its tenant holds one more now: another one may be first, and fit where the first did not.
                     self._serve_waiting()
-                self._on_change()
                 return slot
         if not ask.wait:
             raise NoFreeSlot
@@ -212,7 +202,6 @@ class QueueLock:
         self._closed = True
         self._places.clear()
         self._turn_away(*Priority)
-        self._on_change()
 
     # ---- what slots report ----
 
@@ -228,14 +217,12 @@ class QueueLock:
         if self._rate is not None:
             self._rate.ended(self._clock.monotonic() - granted_at)
         self._serve_waiting()
-        self._on_change()
 
     def resized(self, more: int) -> None:
         """A slot reserves so many tokens more now, or fewer."""
         self._tokens += more
         if more < 0:
             self._serve_waiting()
-        self._on_change()
 
     # ---- the queue ----
 
@@ -245,7 +232,6 @@ class QueueLock:
         waiter = _Waiter(ask, asked, self._number, loop.create_future())
         self._queues[ask.priority].setdefault(ask.tenant, {})[waiter] = None
         self._waiting += 1
-        self._on_change()
         timer = loop.call_later(ask.deadline.remaining(), self._expire, waiter)
         try:
             slot = await waiter.turn
@@ -270,7 +256,6 @@ class QueueLock:
             self._leave(waiter)
             # It may have been the one that the others stood behind for want of tokens.
             self._serve_waiting()
-            self._on_change()
         elif turn.exception() is None and (granted := turn.result()) is not None:
             # The slot was its own already when the cancellation arrived: hand it on.
             granted.release()
@@ -280,7 +265,6 @@ class QueueLock:
             self._leave(waiter)
             waiter.turn.set_result(None)
             self._serve_waiting()
-            self._on_change()
 
     def _leave(self, waiter: _Waiter) -> None:
         tenants = self._queues[waiter.ask.priority]

@@ -1,78 +1,13 @@
-"""The queue lock in this process, beyond its contract: what it tells of itself, and when it says that it changed."""
+"""The queue lock in this process, beyond its contract: what it tells of itself."""
 
 from __future__ import annotations
 
 import asyncio
 
-import pytest
-from hypothesis import settings
-from hypothesis.stateful import run_state_machine_as_test
-
-from tests.contract.slot_locks import PLACE, ask, queued
-from tests.contract.test_slot_lock_model import SlotLockMachine
+from tests.contract.slot_locks import ask, queued
 from tests.support.virtual_time import VirtualClock, run_virtual
 from weighbridge.pool.queue_lock import QueueLock
-from weighbridge.pool.slot_lock import NoFreeSlot, Priority, SlotLock
-
-Seen = tuple[int, int, int, int, int]
-
-
-class Told:
-    """What a gauge shows that is set whenever the lock says that something changed."""
-
-    def __init__(self) -> None:
-        self.lock: QueueLock | None = None
-        self.shown: Seen = (0, 0, 0, 0, 0)
-
-    def make(
-        self, slots: int, max_waiting: int, *, tokens: int | None = None, predict: bool = False
-    ) -> SlotLock:
-        self.lock = QueueLock(max_waiting, VirtualClock(), predict=predict, on_change=self.look)
-        self.lock.open(PLACE, slots, tokens)
-        return self.lock
-
-    def look(self) -> None:
-        self.shown = self.now()
-
-    def now(self) -> Seen:
-        assert self.lock is not None
-        lock = self.lock
-        return (lock.slots, lock.in_use, lock.waiting, lock.reserved_tokens, lock.budget_tokens)
-
-
-def test_what_is_shown_is_never_out_of_date() -> None:
-    class Machine(SlotLockMachine):
-        def __init__(self) -> None:
-            self.told = Told()
-            super().__init__(self.told.make)
-
-        def _compare(self) -> None:
-            super()._compare()
-            assert self.told.shown == self.told.now()
-
-    run_state_machine_as_test(Machine, settings=settings(max_examples=30, deadline=None))
-
-
-def test_a_newcomer_that_clears_the_queue_says_so() -> None:
-    async def main() -> None:
-        told = Told()
-        lock = told.make(9, 9, tokens=100)
-        await lock.acquire(ask(tokens=50))
-        shown: list[Seen] = []
-
-        def newcomer() -> None:
-            with pytest.raises(NoFreeSlot):
-                lock.acquire(ask(tokens=60, wait=False)).send(None)
-            shown.append(told.shown)
-
-        # Registered before the timer of the large one, so it runs first in the same turn of the loop.
-        asyncio.get_running_loop().call_at(1.0, newcomer)
-        large = await queued(lock.acquire(ask(1, tokens=60)))
-        small = await queued(lock.acquire(ask(9, tokens=10)))
-        await asyncio.gather(large, return_exceptions=True)
-        assert small.done() and shown == [told.now()] == [(9, 2, 0, 60, 100)]
-
-    run_virtual(main())
+from weighbridge.pool.slot_lock import Priority
 
 
 def test_it_knows_its_places() -> None:
