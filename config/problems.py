@@ -18,17 +18,20 @@ _SHOWN = 120
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong. `line` counts from 1; None where there is no line to name."""
+    """One thing that is wrong. `line` and `column` count from 1; None where there is no such place to name.
+
+    `file` is empty where none is to blame.
+    """
 
     file: str
     line: int | None
     field: str
     message: str
+    column: int | None = None
 
     def __str__(self) -> str:
-        where = self.file if self.line is None else f"{self.file}:{self.line}"
-        parts = [where, self.field, self.message] if self.field else [where, self.message]
-        return ": ".join(plain(part) for part in parts)
+        where = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
+        return ": ".join(plain(part) for part in (where, self.field, self.message) if part)
 
 
 class ConfigProblems(ConfigError):
@@ -63,23 +66,37 @@ def wrong(field: str | tuple[Step, ...], message: str) -> PydanticCustomError:
         field: path below the model, as a tuple or dotted; a dotted part of digits is a list's index. Empty: the
             model itself.
     """
-    if isinstance(field, str):
-        parts = field.split(".") if field else []
-        field = tuple(int(part) if part.isdigit() else part for part in parts)
-    return PydanticCustomError("wrong", "{message}", {"field": field, "message": message})
+    return wrong_all([(field, message)])
+
+
+def wrong_all(problems: Sequence[tuple[str | tuple[Step, ...], str]]) -> PydanticCustomError:
+    """The same for several problems that one validator has found; see `wrong` for the fields."""
+    found = [(_steps(field), message) for field, message in problems]
+    return PydanticCustomError("wrong", "{message}", {"message": found[0][1], "problems": found})
+
+
+def _steps(field: str | tuple[Step, ...]) -> tuple[Step, ...]:
+    if isinstance(field, tuple):
+        return field
+    return tuple(int(part) if part.isdigit() else part for part in field.split(".")) if field else ()
 
 
 def explain(model: type[BaseModel], errors: Sequence[ErrorDetails]) -> list[tuple[tuple[Step, ...], str]]:
     """Pydantic's errors as (path, our sentence). No value of the input is repeated, because it may be secret."""
-    return [_explain(model, error) for error in errors]
+    found: list[tuple[tuple[Step, ...], str]] = []
+    for error in errors:
+        if error["type"] == "wrong":
+            at = tuple(step for step in error["loc"] if step != "[key]")
+            found += [((*at, *field), message) for field, message in error["ctx"]["problems"]]
+        else:
+            found.append(_explain(model, error))
+    return found
 
 
 def _explain(model: type[BaseModel], error: ErrorDetails) -> tuple[tuple[Step, ...], str]:
     path = tuple(step for step in error["loc"] if step != "[key]")
     context: Mapping[str, Any] = error.get("ctx", {})
     kind = error["type"]
-    if kind == "wrong":
-        return (*path, *context["field"]), str(context["message"])
     if kind == "value_error":
         return path, str(context["error"])
     if kind == "extra_forbidden":

@@ -29,10 +29,10 @@ Settings come from four places; each goes over the next:
 4. the shipped defaults (`config/defaults.yaml`, printed at the end of this page).
 
 All of it is checked before anything starts. An unknown key or variable, a wrong type or an illegal value ends the start
-with one line a problem, `file:line: field: what is wrong`; `weighbridge check` does only that, and prints the settings
-in force. Secrets are taken from the environment or from a file of their own, never from the YAML file, and are never
-printed. A path may begin with `~`; a relative one starts at the working directory. The YAML file is read by the rules
-of YAML 1.2, without anchors and tags, up to 1 MiB.
+with one line a problem, `file:line:column: field: what is wrong`; `weighbridge check` does only that, and prints the
+settings in force. Secrets are taken from the environment or from a file of their own, never from the YAML file, and
+are never printed. A path may begin with `~`; a relative one starts at the working directory. The YAML file is read by
+the rules of YAML 1.2, without anchors and tags, up to 1 MiB.
 
 Variables that Kubernetes adds for a Service named `weighbridge` (`WEIGHBRIDGE_SERVICE_HOST`, `WEIGHBRIDGE_PORT` and
 others) are left alone.

@@ -228,6 +228,11 @@ class PolicySettings(Section):
     name: Literal["default", "on-prem-only"] = shipped(
         "policies.name", "Shipped policy used when there is no `file`."
     )
+    max_egress: Literal["masked", "never"] = shipped(
+        "policies.max_egress",
+        "The most that any policy may let out. `never`: a policy of `egress: masked` is refused, be it the file or an "
+        "admin's.",
+    )
     poll_interval_s: Real = shipped(
         "policies.poll_interval_s",
         "Seconds between two looks at the policy file; a change is in force after it was read the same twice.",

@@ -197,32 +197,45 @@ def with_place(
     env: Mapping[str, str] | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> str:
-    """`field: message` about settings that were loaded, with the place the field got its value from in front.
+    """`field: message` about settings that were loaded, with the place the field got its value from in front; see
+    `place`."""
+    problem = place(complaint, path, env, overrides)
+    return str(problem) if problem.file else complaint
 
-    That is `file:line`, a variable or the command line. The complaint stays as it is when it begins with no field of
-    the settings or when only the shipped defaults give the field.
+
+def place(
+    complaint: str,
+    path: Path | None,
+    env: Mapping[str, str] | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> Problem:
+    """`field: message` about settings that were loaded, as a problem at the place the field got its value from.
+
+    That is a line of the file, a variable or the command line. There is no place (an empty file, no field, the whole
+    complaint as the message) when it begins with no field of the settings or when only the shipped defaults give the
+    field.
 
     Args:
         path, env, overrides: what `load_settings` got.
     """
+    nowhere = Problem("", None, "", complaint)
     env = os.environ if env is None else env
     found = _COMPLAINT.fullmatch(complaint)
     at = () if found is None else tuple(found[1].split("."))
     if found is None or field_at(Settings, at) is None:
-        return complaint
+        return nowhere
     try:
         file = _settings_file(path, env)
     except ConfigProblems:
-        return complaint  # gone since it was loaded
+        return nowhere  # gone since it was loaded
     given = _given(dict(overrides or {}), read_env(Settings, env), file)
-    problem = _located(given, at, found[2])
-    return complaint if problem is None else str(problem)
+    return _located(given, at, found[2]) or nowhere
 
 
 def _settings_file(path: Path | None, env: Mapping[str, str]) -> YamlFile:
     if path is None and env.get(CONFIG_VARIABLE):
         path = Path(env[CONFIG_VARIABLE])
-    return YamlFile("settings", {}, {(): 1}) if path is None else read_yaml(path)
+    return YamlFile("settings", {}, {(): (1, 1)}) if path is None else read_yaml(path)
 
 
 def _given(command: Mapping[str, Any], variables: EnvTree, file: YamlFile) -> list[_Source]:

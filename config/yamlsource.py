@@ -23,6 +23,10 @@ MAX_BYTES = 1_048_576
 """The largest settings or policy file, in bytes (1 MiB)."""
 MAX_DEPTH = 32
 """The deepest nesting of mappings and lists."""
+MAX_PROBLEMS = 50
+"""Faults of the YAML itself that are named at once; with so many the rest is not read."""
+
+_NO_ANCHORS = "anchors and aliases (& and *) are not supported"
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NOT_TEXT = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -38,23 +42,35 @@ _WORDS: dict[str, Any] = {
 }
 
 
+Place = tuple[int, int]
+"""Line and column, both from 1."""
+
+
 @dataclass(frozen=True, slots=True)
 class YamlFile:
-    """A parsed file: its mapping, and the line of every key and list item."""
+    """A parsed file: its mapping, and the place of every key and list item.
+
+    Args:
+        problems: what is wrong with the YAML itself; empty unless `scan_yaml` made it.
+        unread: the paths whose value could not be read, so that null stands in its place.
+    """
 
     name: str
     data: dict[str, Any]
-    lines: dict[tuple[Step, ...], int]
+    places: dict[tuple[Step, ...], Place]
+    problems: tuple[Problem, ...] = ()
+    unread: frozenset[tuple[Step, ...]] = frozenset()
 
-    def line_of(self, path: Sequence[Step]) -> int:
-        """The line of `path`, or of the nearest part of it that stands in the file."""
+    def place_of(self, path: Sequence[Step]) -> Place:
+        """The place of `path`, or of the nearest part of it that stands in the file."""
         steps = tuple(path)
-        while steps not in self.lines:
+        while steps not in self.places:
             steps = steps[:-1]
-        return self.lines[steps]
+        return self.places[steps]
 
     def problem(self, path: Sequence[Step], message: str) -> Problem:
-        return Problem(self.name, self.line_of(path), dotted(path), message)
+        line, column = self.place_of(path)
+        return Problem(self.name, line, dotted(path), message, column)
 
 
 def read_yaml(path: Path) -> YamlFile:
@@ -93,28 +109,47 @@ def parse_yaml(raw: bytes, name: str) -> YamlFile:
     """Parse one document whose top is a mapping. `name` is what the problems call the file.
 
     Raises:
-        ConfigProblems: with exactly one problem, the first that was met.
+        ConfigProblems: everything that is wrong up to where reading could not go on.
+    """
+    file = scan_yaml(raw, name)
+    if file.problems:
+        raise ConfigProblems(file.problems)
+    return file
+
+
+def scan_yaml(raw: bytes, name: str) -> YamlFile:
+    """Like `parse_yaml`, but what need not end the reading (a key given twice, an anchor, a tag) is among the
+    `problems` of the file, so that its other faults can be named too.
+
+    Raises:
+        ConfigProblems: nothing can be read, or not to the end.
     """
     if len(raw) > MAX_BYTES:
         raise _refused(name, None, "", f"is larger than {MAX_BYTES} bytes")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
-        raise _refused(name, raw.count(b"\n", 0, exc.start) + 1, "", "is not UTF-8 text") from None
+        begun = raw.rfind(b"\n", 0, exc.start) + 1
+        column = len(raw[begun : exc.start].decode("utf-8-sig")) + 1
+        place = (raw.count(b"\n", 0, exc.start) + 1, column)
+        raise _refused(name, place, "", "is not UTF-8 text") from None
     if (bad := _NOT_TEXT.search(text)) is not None:
-        line = text.count("\n", 0, bad.start()) + 1
-        raise _refused(name, line, "", f"holds a character that is not text (U+{ord(bad[0]):04X})")
+        place = (text.count("\n", 0, bad.start()) + 1, bad.start() - text.rfind("\n", 0, bad.start()))
+        raise _refused(name, place, "", f"holds a character that is not text (U+{ord(bad[0]):04X})")
+    builder = _Builder(name)
     try:
-        return _Builder(name).build(yaml.parse(text, Loader=_LOADER))
+        return builder.build(yaml.parse(text, Loader=_LOADER))
     except yaml.MarkedYAMLError as exc:
         mark: Any = exc.problem_mark or exc.context_mark
-        line = 1 if mark is None else mark.line + 1
+        place = (1, 1) if mark is None else (mark.line + 1, mark.column + 1)
         what = plain(exc.problem or exc.context or "it cannot be parsed", 160)
-        if _starts_with_tab(text, line):
+        if _starts_with_tab(text, place[0]):
             what = "indent with spaces, not with a tab"
-        raise _refused(name, line, "", f"is not valid YAML: {what}") from None
+        raise ConfigProblems(
+            [*builder.found, _problem(name, place, "", f"is not valid YAML: {what}")]
+        ) from None
     except yaml.YAMLError:
-        raise _refused(name, None, "", "is not valid YAML") from None
+        raise ConfigProblems([*builder.found, _problem(name, None, "", "is not valid YAML")]) from None
 
 
 def _starts_with_tab(text: str, line: int) -> bool:
@@ -122,19 +157,28 @@ def _starts_with_tab(text: str, line: int) -> bool:
     return len(lines) >= line and lines[line - 1].lstrip(" ").startswith("\t")
 
 
-def _refused(name: str, line: int | None, field: str, message: str) -> ConfigProblems:
-    return ConfigProblems([Problem(name, line, field, message)])
+def _problem(name: str, place: Place | None, field: str, message: str) -> Problem:
+    line, column = place or (None, None)
+    return Problem(name, line, field, message, column)
+
+
+def _refused(name: str, place: Place | None, field: str, message: str) -> ConfigProblems:
+    return ConfigProblems([_problem(name, place, field, message)])
 
 
 class _Open:
     """A mapping or list whose end has not been read yet."""
 
-    __slots__ = ("key", "path", "value")
+    __slots__ = ("key", "keys", "path", "spare", "value")
 
     def __init__(self, value: dict[str, Any] | list[Any], path: tuple[Step, ...]) -> None:
         self.value = value
         self.path = path
         self.key: str | None = None
+        self.keys: dict[str, int] = {}
+        """The line of each key so far."""
+        self.spare = False
+        """The key was given before: what stands there is read and dropped."""
 
 
 class _Builder:
@@ -142,101 +186,133 @@ class _Builder:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._lines: dict[tuple[Step, ...], int] = {}
+        self._places: dict[tuple[Step, ...], Place] = {}
         self._stack: list[_Open] = []
         self._top: Any = None
         self._documents = 0
+        self._unread: set[tuple[Step, ...]] = set()
+        self.found: list[Problem] = []
+        """What was wrong so far."""
 
     def build(self, events: Iterator[yaml.Event]) -> YamlFile:
         for event in events:
-            line = 1 if event.start_mark is None else event.start_mark.line + 1
+            mark = event.start_mark
+            place = (1, 1) if mark is None else (mark.line + 1, mark.column + 1)
             if isinstance(event, yaml.DocumentStartEvent):
                 self._documents += 1
                 if self._documents > 1:
-                    raise _refused(self._name, line, "", "holds more than one YAML document")
-            elif isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-                raise self._fail(line, "anchors and aliases (& and *) are not supported")
+                    raise self._end(place, "holds more than one YAML document", whole=True)
+            elif isinstance(event, yaml.AliasEvent):
+                self._alias(place)
             elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
-                self._open(event, line)
+                self._open(event, place)
             elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
                 self._stack.pop()
             elif isinstance(event, yaml.ScalarEvent):
-                self._scalar(event, line)
-        if self._documents == 0 or self._top is None:
-            raise _refused(self._name, None, "", "is empty")
+                self._scalar(event, place)
         if not isinstance(self._top, dict):
+            if self.found:
+                raise ConfigProblems(self.found)
+            if self._documents == 0 or self._top is None:
+                raise _refused(self._name, None, "", "is empty")
             raise _refused(
-                self._name, self._lines[()], "", "must be a mapping (lines of `key: value`) at the top"
+                self._name, self._places[()], "", "must be a mapping (lines of `key: value`) at the top"
             )
-        return YamlFile(self._name, self._top, self._lines)
+        return YamlFile(self._name, self._top, self._places, tuple(self.found), frozenset(self._unread))
 
-    def _open(self, event: yaml.MappingStartEvent | yaml.SequenceStartEvent, line: int) -> None:
+    def _alias(self, place: Place) -> None:
+        if self._wants_key():
+            raise self._end(place, _NO_ANCHORS)
+        self._note(place, _NO_ANCHORS)
+        self._unread.add(self._path())
+        self._put(None, place)
+
+    def _open(self, event: yaml.MappingStartEvent | yaml.SequenceStartEvent, place: Place) -> None:
         if len(self._stack) >= MAX_DEPTH:
-            raise self._fail(line, f"is nested deeper than {MAX_DEPTH} levels")
+            raise self._end(place, f"is nested deeper than {MAX_DEPTH} levels")
         if self._wants_key():
-            raise self._fail(line, "a key must be plain text")
-        if event.tag is not None:
-            raise self._fail(line, "tags (!) are not supported")
+            raise self._end(place, "a key must be plain text")
+        self._look_at(event, place)
         value: dict[str, Any] | list[Any] = {} if isinstance(event, yaml.MappingStartEvent) else []
-        self._stack.append(_Open(value, self._put(value, line)))
+        self._stack.append(_Open(value, self._put(value, place)))
 
-    def _scalar(self, event: yaml.ScalarEvent, line: int) -> None:
-        if event.tag is not None:
-            raise self._fail(line, "tags (!) are not supported")
+    def _scalar(self, event: yaml.ScalarEvent, place: Place) -> None:
+        self._look_at(event, place)
         if (bad := _NOT_TEXT.search(event.value)) is not None:
-            raise self._fail(line, f"holds a character that is not text (U+{ord(bad[0]):04X})")
+            raise self._end(place, f"holds a character that is not text (U+{ord(bad[0]):04X})")
         if self._wants_key():
-            self._key(event.value, line)
+            self._key(event.value, place)
         else:
             unquoted = event.style in (None, "")  # the two parsers of PyYAML name the plain style differently
-            self._put(self._resolve(event.value, line) if unquoted else event.value, line)
+            self._put(self._resolve(event.value, place) if unquoted else event.value, place)
 
-    def _key(self, key: str, line: int) -> None:
+    def _look_at(self, event: yaml.NodeEvent, place: Place) -> None:
+        if event.anchor is not None:
+            self._note(place, _NO_ANCHORS)
+        if getattr(event, "tag", None) is not None:
+            self._note(place, "tags (!) are not supported")
+
+    def _key(self, key: str, place: Place) -> None:
         here = self._stack[-1]
         path = (*here.path, key)
         if not key:
-            raise self._fail(line, "a key must not be empty")
-        if path in self._lines:
-            raise _refused(
-                self._name, line, dotted(path), f"duplicate key, first given on line {self._lines[path]}"
-            )
-        here.key = key
-        self._lines[path] = line
+            raise self._end(place, "a key must not be empty")
+        here.key, here.spare = key, key in here.keys
+        if here.spare:
+            self._note(place, f"duplicate key, first given on line {here.keys[key]}")
+        else:
+            here.keys[key] = place[0]
+            self._places.setdefault(path, place)
 
-    def _put(self, value: Any, line: int) -> tuple[Step, ...]:
+    def _put(self, value: Any, place: Place) -> tuple[Step, ...]:
         """Hang `value` into what is open; its path."""
         if not self._stack:
             self._top = value
-            self._lines[()] = line
+            self._places[()] = place
             return ()
         here = self._stack[-1]
         if isinstance(here.value, list):
             path: tuple[Step, ...] = (*here.path, len(here.value))
             here.value.append(value)
-            self._lines[path] = line
+            self._places.setdefault(path, place)
             return path
         assert here.key is not None
         path = (*here.path, here.key)
-        here.value[here.key] = value
+        if not here.spare:
+            here.value[here.key] = value
         here.key = None
         return path
 
     def _wants_key(self) -> bool:
         return bool(self._stack) and isinstance(self._stack[-1].value, dict) and self._stack[-1].key is None
 
-    def _resolve(self, text: str, line: int) -> Any:
+    def _resolve(self, text: str, place: Place) -> Any:
         if text in _WORDS:
             return _WORDS[text]
         number = int if _INT.fullmatch(text) else float if _FLOAT.fullmatch(text) else None
         if number is None:
             return text
         if len(text) > 64:
-            raise self._fail(line, "this number is too long")
+            self._note(place, "this number is too long")
+            self._unread.add(self._path())
+            return None
         return number(text)
 
-    def _fail(self, line: int, message: str) -> ConfigProblems:
+    def _path(self) -> tuple[Step, ...]:
+        """Of what is being read."""
         if not self._stack:
-            return _refused(self._name, line, "", message)
+            return ()
         here = self._stack[-1]
-        path = here.path if here.key is None else (*here.path, here.key)
-        return _refused(self._name, line, dotted(path), message)
+        if isinstance(here.value, list):
+            return (*here.path, len(here.value))
+        return here.path if here.key is None else (*here.path, here.key)
+
+    def _note(self, place: Place, message: str) -> None:
+        self.found.append(_problem(self._name, place, dotted(self._path()), message))
+        if len(self.found) >= MAX_PROBLEMS:
+            raise ConfigProblems(self.found)
+
+    def _end(self, place: Place, message: str, whole: bool = False) -> ConfigProblems:
+        """The last problem there is: what follows cannot be read. `whole`: it belongs to no field."""
+        field = "" if whole else dotted(self._path())
+        return ConfigProblems([*self.found, _problem(self._name, place, field, message)])

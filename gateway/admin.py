@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request, Response
 
 from weighbridge.gateway.admin_egress import add_egress_record
 from weighbridge.gateway.admin_masking import add_preview
+from weighbridge.gateway.admin_policies import add_policies
 from weighbridge.gateway.admin_switch import add_switch
 from weighbridge.gateway.auth import Authenticator
 from weighbridge.gateway.body import parse_object, read_body
@@ -35,6 +36,7 @@ def add_admin(api: FastAPI, parts: Parts, auth: Authenticator) -> None:
     add_egress_record(api, parts, auth)
     add_switch(api, parts, auth)
     add_preview(api, parts, auth)
+    add_policies(api, parts, auth)
     policies = parts.policies
 
     @api.get("/admin/v1/policy", tags=["admin"], summary="The policy in force, whole")
@@ -46,7 +48,8 @@ def add_admin(api: FastAPI, parts: Parts, auth: Authenticator) -> None:
                 "version": current.version,
                 "name": current.name,
                 "policy": current.content(),
-                # Why the file as it stands on disk is not in force, if it is not.
+                # How the file as it stands on disk stands to it, and why it is not in force, if it is not.
+                "file": policies.file_state,
                 "file_problems": [str(problem) for problem in policies.problems],
             }
         )

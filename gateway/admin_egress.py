@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -11,10 +10,10 @@ from pathlib import Path
 import msgspec
 from fastapi import FastAPI, Request, Response
 
-from weighbridge.config.errors import ApiError, InvalidRequest
+from weighbridge.config.errors import ApiError
 from weighbridge.gateway.auth import Authenticator
 from weighbridge.gateway.parts import Parts
-from weighbridge.gateway.web import credentials
+from weighbridge.gateway.web import credentials, number_in_query, page_parameters
 from weighbridge.observability.egress_chain import START
 from weighbridge.observability.ledger_read import LEDGER_FILE, egress_page, open_readonly
 
@@ -23,7 +22,6 @@ MAX_ROWS = 1000
 
 _USUAL_ROWS = 100
 _LARGEST = 2**63 - 1
-_DIGITS = re.compile("[0-9]{1,19}")
 
 
 def add_egress_record(api: FastAPI, parts: Parts, auth: Authenticator) -> None:
@@ -35,20 +33,11 @@ def add_egress_record(api: FastAPI, parts: Parts, auth: Authenticator) -> None:
         "/admin/v1/egress",
         tags=["admin"],
         summary="The record of what left: rows in order, without text, and the head of their chain",
-        openapi_extra={
-            "parameters": [
-                {
-                    "name": name,
-                    "in": "query",
-                    "schema": {"type": "integer", "default": usual, "minimum": least, "maximum": most},
-                }
-                for name, (usual, least, most) in limits.items()
-            ]
-        },
+        openapi_extra={"parameters": page_parameters(limits)},
     )
     async def egress(request: Request) -> Response:
         auth.admin(*credentials(request))
-        after, limit = (_number(request, name, *limits[name]) for name in ("after", "limit"))
+        after, limit = (number_in_query(request, name, *limits[name]) for name in ("after", "limit"))
         # A file to read and a thousand rows to encode: nothing for the event loop.
         return Response(await asyncio.to_thread(_page, path, after, limit), media_type="application/json")
 
@@ -72,14 +61,3 @@ def _page(path: Path, after: int, limit: int) -> bytes:
             code="egress_record_unreadable",
             retry_after_s=5,
         ) from None
-
-
-def _number(request: Request, name: str, usual: int, least: int, most: int) -> int:
-    given = request.query_params.getlist(name)
-    if not given:
-        return usual
-    if len(given) == 1 and _DIGITS.fullmatch(given[0]) and least <= int(given[0]) <= most:
-        return int(given[0])
-    raise InvalidRequest(
-        f"{name} must be a whole number from {least} to {most}.", code="invalid_parameter", param=name
-    )

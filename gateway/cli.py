@@ -20,6 +20,7 @@ from weighbridge.gateway.cli_masking import add_masking
 
 # Nothing heavy is imported here: `--version`, `check` and `key new` answer at once, in an environment without vLLM.
 if TYPE_CHECKING:
+    from weighbridge.config.problems import Problem
     from weighbridge.config.settings import Settings
 
 OK, CANNOT_START, WRONG_SETTINGS, ENDED_AT_ONCE = 0, 1, 2, 130
@@ -87,10 +88,16 @@ def _parser() -> argparse.ArgumentParser:
         "check",
         help="check settings and policy, print the settings in force",
         description="Checks settings and policy and prints the settings in force, secrets hidden. Exit status 2 and "
-        "a line 'file:line: field: message' for each problem.",
+        "a line 'file:line:column: field: message' for each problem.",
         allow_abbrev=False,
     )
     _common(check)
+    check.add_argument(
+        "--json",
+        action="store_true",
+        help="print one JSON object instead: ok, the policy's version, and the problems with file, line, column, field "
+        "and message",
+    )
     check.set_defaults(run=_check)
 
     add_masking(commands, _common)
@@ -165,30 +172,53 @@ def _announce(command: str) -> None:
 
 def _check(args: argparse.Namespace) -> int:
     from weighbridge.config.problems import ConfigProblems
-    from weighbridge.config.settings import load_settings, with_place
+    from weighbridge.config.settings import load_settings, place
     from weighbridge.policies.loader import check_policy, load_policy, policy_path
 
     settings: Settings | None = None
     given = _overrides(args)
-    problems: list[str] = []
+    problems: list[Problem] = []
+    version: str | None = None
     try:
         settings = load_settings(args.config, overrides=given)
     except ConfigProblems as exc:
-        problems += map(str, exc.problems)
+        problems += exc.problems
     if settings is not None:
         found = (*_tier_problems(settings), *_list_problems(settings))
-        problems += (with_place(text, args.config, overrides=given) for text in found)
-        endpoints = tuple(settings.commercial.all_endpoints)
-        problems += map(str, check_policy(policy_path(settings.policies), settings.adapters, endpoints))
+        problems += (place(text, args.config, overrides=given) for text in found)
+        held = (settings.adapters, tuple(settings.commercial.all_endpoints), settings.policies.max_egress)
+        path = policy_path(settings.policies)
+        wrong = check_policy(path, *held)
+        problems += wrong
+        version = None if wrong else load_policy(path, *held).version
     elif args.policy is not None:
-        problems += map(str, check_policy(Path(args.policy)))
+        problems += check_policy(Path(args.policy))
+    if args.json:
+        _print_problems(problems, version)
+        return WRONG_SETTINGS if problems else OK
     for problem in problems:
-        complain(problem)
+        complain(str(problem))
     if problems or settings is None:
         return WRONG_SETTINGS
     _print_settings(settings)
-    print(f"# policy in force: {load_policy(policy_path(settings.policies)).version}")
+    print(f"# policy in force: {version}")
     return OK
+
+
+def _print_problems(problems: Sequence[Problem], version: str | None) -> None:
+    import json
+
+    told = [
+        {
+            "file": problem.file or None,
+            "line": problem.line,
+            "column": problem.column,
+            "field": problem.field,
+            "message": problem.message,
+        }
+        for problem in problems
+    ]
+    print(json.dumps({"ok": not problems, "policy": version, "problems": told}, ensure_ascii=False, indent=2))
 
 
 def _tier_problems(settings: Settings) -> list[str]:

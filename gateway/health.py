@@ -40,7 +40,8 @@ def readiness(parts: Parts) -> tuple[bool, dict[str, Any]]:
             "endpoints": {name: how.value for name, how in parts.gate.outlets.standings().items()},
             "ready": outward,
         },
-        "policy": {"ready": True, "version": policy.version},
+        # What serves is a policy that was checked, whatever the file on disk has become.
+        "policy": {"ready": True, "version": policy.version, "file": parts.policies.file_state},
     }
     can_answer = not parts.underway.draining and (outward or any(tier["ready"] for tier in tiers.values()))
     # Masking and the gate matter only where something is meant to leave.

@@ -120,6 +120,7 @@ _REFUSALS = {
     "403": "This caller, or this request, may not.",
     "404": "No such model.",
     "408": "The body did not arrive in time.",
+    "409": "It has changed meanwhile, or was done before.",
     "413": "The body is too large.",
     "415": "The body is compressed.",
     "429": "Busy; `Retry-After` says when to come again.",
@@ -162,6 +163,7 @@ def with_completions(api: FastAPI, models: Sequence[str]) -> None:
     api.openapi = schema  # type: ignore[method-assign]
 
 
+_COMPLETIONS = tuple(status for status in _REFUSALS if status != "409")
 _ADMIN = ("400", "401", "403", "408", "413", "500", "503")
 
 
@@ -172,7 +174,10 @@ def _say_refusals(made: dict[str, Any]) -> None:
             responses = operation["responses"]
             # Its own answer to a wrong parameter; ours is a 400.
             responses.pop("422", None)
-            if path.startswith("/admin/"):
+            if path.startswith("/admin/v1/policies/"):
+                # What an operation says of its own refusals stands.
+                operation["responses"] = _refusals((*_ADMIN, "404", "409")) | responses
+            elif path.startswith("/admin/"):
                 responses |= _refusals(_ADMIN)
             elif path.startswith("/v1/"):
                 responses |= _refusals(("401", "403", "404", "500"))
@@ -212,6 +217,6 @@ def _operation(body: dict[str, Any], *, summary: str, operation_id: str, answer:
                     "text/event-stream": {"schema": {"type": "string"}},
                 },
             },
-            **_refusals(_REFUSALS),
+            **_refusals(_COMPLETIONS),
         },
     }

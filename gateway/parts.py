@@ -110,6 +110,7 @@ def build_parts(
             metrics,
             adapters=settings.adapters,
             endpoints=tuple(settings.commercial.all_endpoints),
+            max_egress=settings.policies.max_egress,
             poll_interval_s=settings.policies.poll_interval_s,
         )
         pool = Pool(tiers, register=folder / ENGINES_FILE)

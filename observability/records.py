@@ -96,7 +96,7 @@ class Egress(msgspec.Struct, frozen=True):
     at_ns: int
     endpoint: str
     reason: str
-    """Why it left: `score`, `task`, `explicit`, `queue_lock_timeout`, `worker_lost`, `local_late`, `window`,
+    """Why it left: `score`, `task`, `rule`, `explicit`, `queue_lock_timeout`, `worker_lost`, `local_late`, `window`,
     `escalation`, `shadow`."""
     body_hash: str
     body_bytes: int

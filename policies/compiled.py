@@ -12,9 +12,14 @@ from typing import Any, Literal
 
 from weighbridge.config.limits import ExchangeLimits, LocalLimits
 from weighbridge.config.roads import COMMERCIAL, LOCAL_8B, LOCAL_70B, Road
+from weighbridge.policies.escalation import Escalation
 from weighbridge.policies.leaving import Leaving
+from weighbridge.policies.reach import ANYWHERE, Reach, RoadRule, lead, reach_of
+from weighbridge.policies.risk import Risk
 from weighbridge.policies.schema import BY_SCORE, Egress, Overflow, PolicyDocument, TaskRow
 from weighbridge.policies.tasks import TASKS, Task
+
+_Kind = Literal["task", "tenant", "key"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +31,11 @@ class Placement:
     """The score after the task row's band; the raw score where no band moved it."""
     reasons: tuple[str, ...]
     """Short stable sentences, such as `score 0.412 < 0.450` or `task classification: local-8b, at most 0.30`."""
-    decided_by: Literal["task", "score"]
-    """`task` where the task's row fixed the road or moved the score."""
+    decided_by: Literal["task", "score", "rule"]
+    """`task` where the task's row fixed the road or moved the score; `rule` where a pin, floor, ceiling or forbidden
+    road moved the request after that."""
+    reach: Reach = ANYWHERE
+    """How far it may go from there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +71,8 @@ class Policy:
     egress: Egress
     queue_lock_timeout_ms: int
     """The general wait for a slot, in milliseconds; `queue_lock_timeout_ms_for` gives a tenant's."""
+    risk: Risk
+    """How much risk of a failed answer is taken on each local road; the score is made for it."""
     local_8b: float
     """General bound: scores below it go to local-8b."""
     local_70b: float
@@ -81,20 +91,59 @@ class Policy:
     exchange_limits: ExchangeLimits
     local_limits: LocalLimits
     _content: str
+    _escalation: Escalation
+    _escalations: Mapping[str, Escalation]
     _rows: Mapping[Task, _Row]
+    _rules: Mapping[tuple[_Kind, str], RoadRule]
+    """Rules on roads: of a task, a tenant, a key."""
     _waits: Mapping[str, int]
     _batch: frozenset[str]
 
-    def place(self, task: Task, score: float, tenant: str) -> Placement:
+    def place(self, task: Task, score: float, tenant: str, key_id: str = "") -> Placement:
         """The road for a request of `tenant`. Pure: the same policy and arguments give the same placement.
 
-        The road does not look at egress; who places asks `egress_for` as well.
+        The task's row or the bounds say where it begins; then the rules of its task, tenant and key lead it on, see
+        `reach.lead`. The road does not look at egress; who places asks `egress_for` as well.
 
         Raises:
             ValueError: `score` is not a number from 0 to 1.
         """
         if not 0.0 <= score <= 1.0:
             raise ValueError("a score is a number from 0 to 1")
+        placed = self._begin(task, score)
+        rules = self._rules_of(task, tenant, key_id)
+        if not rules:
+            return placed
+        led = lead(placed.road, rules)
+        return Placement(
+            led.road,
+            placed.clamped_score,
+            (*placed.reasons, *led.reasons),
+            "rule" if led.reasons else placed.decided_by,
+            led.reach,
+        )
+
+    def reach(self, task: Task, tenant: str, key_id: str = "") -> Reach:
+        """How far a request may go, wherever it begins."""
+        rules = self._rules_of(task, tenant, key_id)
+        return reach_of(rules) if rules else ANYWHERE
+
+    def forbids_for_tasks(self, road: Road) -> bool:
+        """Whether some task may not use `road`, so that the task has to be known first."""
+        return any(kind == "task" and road in rule.forbidden for (kind, _), rule in self._rules.items())
+
+    def escalation_for(self, task: str) -> Escalation:
+        """What counts as evidence against a local answer to a request of this task."""
+        return self._escalations.get(task, self._escalation)
+
+    def _rules_of(self, task: Task, tenant: str, key_id: str) -> list[RoadRule]:
+        """The least particular first."""
+        if not self._rules:
+            return []
+        asked: tuple[tuple[_Kind, str], ...] = (("task", task), ("tenant", tenant), ("key", key_id))
+        return [self._rules[one] for one in asked if one in self._rules]
+
+    def _begin(self, task: Task, score: float) -> Placement:
         row = self._rows.get(task)
         if row is None:
             return self._by_bounds(score)
@@ -144,6 +193,7 @@ def compile_policy(document: PolicyDocument) -> Policy:
         name=document.name,
         egress=document.egress,
         queue_lock_timeout_ms=document.queue_lock_timeout_ms,
+        risk=Risk(**document.risk.model_dump()),
         local_8b=document.bounds.local_8b,
         local_70b=document.bounds.local_70b,
         explicit_local=document.explicit_local,
@@ -155,6 +205,15 @@ def compile_policy(document: PolicyDocument) -> Policy:
         exchange_limits=document.limits.commercial.limits(),
         local_limits=document.limits.local.limits(),
         _content=content,
+        _escalation=document.escalation.rules(),
+        _escalations=MappingProxyType(
+            {
+                task: row.escalation.over(document.escalation)
+                for task, row in document.tasks.items()
+                if row.escalation is not None
+            }
+        ),
+        _rules=MappingProxyType(_road_rules(document)),
         _rows=MappingProxyType({task: _Row.of(task, row) for task, row in document.tasks.items()}),
         _waits=MappingProxyType(
             {
@@ -167,14 +226,37 @@ def compile_policy(document: PolicyDocument) -> Policy:
     )
 
 
-def _canonical(document: PolicyDocument) -> str:
-    """The document as JSON in one fixed order, so that comments, order and spelled-out defaults change no version."""
+def _road_rules(document: PolicyDocument) -> dict[tuple[_Kind, str], RoadRule]:
+    found: dict[tuple[_Kind, str], RoadRule | None] = {}
+    for task, row in document.tasks.items():
+        # Its pin is where the request begins.
+        found["task", task] = RoadRule.of(f"task {task}", row, None)
+    for name, tenant in document.tenants.items():
+        found["tenant", name] = RoadRule.of("tenant", tenant, tenant.pin)
+    for name, key in document.keys.items():
+        found["key", name] = RoadRule.of("key", key, key.pin)
+    return {at: rule for at, rule in found.items() if rule is not None}
+
+
+def content_of(document: PolicyDocument) -> dict[str, Any]:
+    """All the document says as plain data, in the policy file's shape, defaults filled in, in one fixed order."""
     data = document.model_dump(mode="json", exclude_none=True)
     data["tasks"] = {task: data["tasks"][task] for task in TASKS if task in data["tasks"]}
     data["endpoints"] = [dict(sorted(step.items())) for step in data["endpoints"]]
     for rules in ("aliases", "tenants", "keys"):
         data[rules] = {name: data[rules][name] for name in sorted(data[rules])}
-    return json.dumps(data, separators=(",", ":"), allow_nan=False)
+    # Sets: their order says nothing.
+    for rule in (*data["tasks"].values(), *data["tenants"].values(), *data["keys"].values(), data):
+        if "forbid" in rule:
+            rule["forbid"] = sorted(rule["forbid"])
+        if "on" in rule.get("escalation", ()):
+            rule["escalation"]["on"] = sorted(rule["escalation"]["on"])
+    return data
+
+
+def _canonical(document: PolicyDocument) -> str:
+    """The document as JSON, so that comments, order and spelled-out defaults change no version."""
+    return json.dumps(content_of(document), separators=(",", ":"), allow_nan=False)
 
 
 def _short(number: float, digits: int = 2) -> str:

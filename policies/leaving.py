@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
+from weighbridge.config.roads import COMMERCIAL
 from weighbridge.policies.outward import Blocked, Outward, Stricter
-from weighbridge.policies.schema import PolicyDocument
+from weighbridge.policies.road_rules import RoadLimits
+from weighbridge.policies.schema import KeyRule, PolicyDocument, TenantRule
 from weighbridge.policies.tasks import Task
 
 NEVER = "egress never"
 """The reason where the policy or the tenant's rule lets nothing leave."""
+FORBIDDEN = "commercial forbidden for this tenant"
+"""The reason where the tenant's rule forbids that road."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +48,11 @@ class Leaving:
     blocked: BlockedTerms
     _closed: bool
     _outward: Outward
-    _tenants: Mapping[str, Stricter]
-    _keys: Mapping[str, Stricter]
+    _tenants: Mapping[str, TenantRule]
+    _keys: Mapping[str, KeyRule]
     _tasks: frozenset[str]
+    _shut: frozenset[str]
+    """The tasks that may not use the commercial road."""
 
     @classmethod
     def of(cls, document: PolicyDocument) -> Leaving:
@@ -60,12 +66,12 @@ class Leaving:
             _tenants=MappingProxyType(dict(document.tenants)),
             _keys=MappingProxyType(dict(document.keys)),
             _tasks=frozenset(task for task, row in document.tasks.items() if row.egress == "never"),
+            _shut=frozenset(task for task, row in document.tasks.items() if _forbids(row)),
         )
 
     def never(self, tenant: str) -> bool:
         """Whether nothing of this tenant leaves."""
-        rule = self._tenants.get(tenant)
-        return self._closed or (rule is not None and rule.egress == "never")
+        return self._closed_for(tenant) or _forbids(self._tenants.get(tenant))
 
     def why_not(self, tenant: str, key_id: str, task: Task | str, data_class: str | None) -> tuple[str, ...]:
         """Why a request does not leave; empty where these rules let it.
@@ -74,17 +80,27 @@ class Leaving:
             data_class: the class the caller named, in small letters; one that the policy does not know does not leave.
         """
         key = self._keys.get(key_id)
-        reasons = [NEVER] if self.never(tenant) else []
+        reasons = [NEVER] if self._closed_for(tenant) else []
+        if _forbids(self._tenants.get(tenant)):
+            reasons.append(FORBIDDEN)
         if key is not None and key.egress == "never":
             reasons.append("egress never for this key")
+        if _forbids(key):
+            reasons.append("commercial forbidden for this key")
         if task in self._tasks:
             reasons.append(f"task {task}: egress never")
+        if task in self._shut:
+            reasons.append(f"task {task}: commercial forbidden")
         found = self.data_class(tenant, key_id, data_class)
         if found is None:
             reasons.append("data class not known")
         elif found not in self._outward.data_classes.may_leave:
             reasons.append(f"data class {found}")
         return tuple(reasons)
+
+    def _closed_for(self, tenant: str) -> bool:
+        rule = self._tenants.get(tenant)
+        return self._closed or (rule is not None and rule.egress == "never")
 
     def data_class(self, tenant: str, key_id: str, asked: str | None) -> str | None:
         """The strictest of the class asked for and those the policy, tenant and key have; None for an unknown one."""
@@ -110,8 +126,12 @@ class Leaving:
         )
 
     def _rules(self, tenant: str, key_id: str) -> list[Stricter]:
-        found = (self._tenants.get(tenant), self._keys.get(key_id))
+        found: tuple[Stricter | None, ...] = (self._tenants.get(tenant), self._keys.get(key_id))
         return [rule for rule in found if rule is not None]
+
+
+def _forbids(rule: RoadLimits | None) -> bool:
+    return rule is not None and COMMERCIAL in (rule.forbid or ())
 
 
 def _terms(blocked: Blocked) -> BlockedTerms:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterator
 from typing import Annotated, Final, Literal
 
 import regex
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from weighbridge.config.entity_types import EntityType
-from weighbridge.config.problems import wrong
+from weighbridge.config.problems import wrong_all
 from weighbridge.policies.strict import Strict
 
 MAX_WORDS = 50_000
@@ -112,17 +113,19 @@ class DataClasses(Strict):
 
     @model_validator(mode="after")
     def _in_order(self) -> DataClasses:
-        for n, name in enumerate(self.order):
-            if name in self.order[:n]:
-                raise wrong(f"order.{n}", "this name is given twice")
+        twice = [f"order.{n}" for n, name in enumerate(self.order) if name in self.order[:n]]
+        found = [(field, "this name is given twice") for field in twice]
         if self.default not in self.order:
-            raise wrong("default", "must be one of the names in order")
+            found.append(("default", "must be one of the names in order"))
         for n, name in enumerate(self.may_leave):
             if n >= len(self.order) or name != self.order[n]:
                 # Else a header could name the stricter class and open what was closed.
-                raise wrong(
-                    f"may_leave.{n}", "must be the first names of order, in that order and without a gap"
+                found.append(
+                    (f"may_leave.{n}", "must be the first names of order, in that order and without a gap")
                 )
+                break
+        if found:
+            raise wrong_all(found)
         return self
 
 
@@ -165,9 +168,9 @@ class Outward(Strict):
 
     @model_validator(mode="after")
     def _no_kind_twice(self) -> Outward:
-        for n, kind in enumerate(self.refuse):
-            if kind in self.refuse[:n]:
-                raise wrong(f"refuse.{n}", "this kind is given twice")
+        twice = [f"refuse.{n}" for n, kind in enumerate(self.refuse) if kind in self.refuse[:n]]
+        if twice:
+            raise wrong_all([(field, "this kind is given twice") for field in twice])
         return self
 
 
@@ -196,20 +199,20 @@ class Stricter(Strict):
         json_schema_extra={"legal": "one of the names in outward.data_classes.order"},
     )
 
-    def check(self, at: tuple[str, str], outward: Outward) -> None:
-        """Raises: the problem, where the rule is laxer than the policy."""
+    def laxer_than(self, outward: Outward) -> Iterator[tuple[tuple[str, ...], str]]:
+        """Where the rule is laxer than the policy, as path and sentence."""
         if self.max_people is not None and self.max_people > outward.max_people:
-            raise wrong(
-                (*at, "max_people"),
+            yield (
+                ("max_people",),
                 f"must not be above the policy's own {outward.max_people}: a tenant or key may only be stricter",
             )
         classes = outward.data_classes
         if self.data_class is None:
             return
         if self.data_class not in classes.order:
-            raise wrong((*at, "data_class"), "must be one of the names in outward.data_classes.order")
-        if classes.order.index(self.data_class) < classes.order.index(classes.default):
-            raise wrong(
-                (*at, "data_class"),
+            yield ("data_class",), "must be one of the names in outward.data_classes.order"
+        elif classes.order.index(self.data_class) < classes.order.index(classes.default):
+            yield (
+                ("data_class",),
                 f"must not be laxer than the policy's own {classes.default}: a tenant or key may only be stricter",
             )

@@ -1,10 +1,10 @@
-"""Thresholds an admin changes at run time: an overlay on the policy file, checked like the file itself."""
+"""What an admin changes at run time: an overlay on the policy file, checked like the file itself."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import Field, ValidationError
@@ -12,12 +12,10 @@ from pydantic import Field, ValidationError
 from weighbridge.config.errors import InvalidRequest
 from weighbridge.config.problems import dotted, explain
 from weighbridge.config.shape import Step
-from weighbridge.policies.schema import (
-    MAX_QUEUE_LOCK_MS,
-    MIN_QUEUE_LOCK_MS,
-    Bounds,
-    PolicyDocument,
-)
+from weighbridge.policies.checking import ANY_DEPLOYMENT, Deployment, NotAPolicy, document_of
+from weighbridge.policies.compiled import content_of
+from weighbridge.policies.difference import merged, patch_between
+from weighbridge.policies.schema import MAX_QUEUE_LOCK_MS, MIN_QUEUE_LOCK_MS, PolicyDocument
 from weighbridge.policies.strict import Strict
 
 MAX_REASON = 500
@@ -65,86 +63,47 @@ class ThresholdPatch(Strict):
     )
 
 
-class OverlayConflict(Exception):
-    """The overlay does not go with the file: the bounds would be out of order.
-
-    Args:
-        field: the file's field that cannot stand beside the overlay.
-        message: what is wrong with that field.
-        bounds: what the two bounds would be.
-    """
-
-    def __init__(self, field: tuple[str, str], message: str, bounds: tuple[float, float]) -> None:
-        super().__init__(message)
-        self.field = field
-        self.message = message
-        self.bounds = bounds
+class OverlayConflict(NotAPolicy):
+    """With the overlay on it, the file's policy is none any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overlay:
-    """What is laid over the file; None leaves the file's value."""
+    """What admins have laid over the file, in the file's shape; null stands for what is left out."""
 
-    local_8b: float | None = None
-    local_70b: float | None = None
-    queue_lock_timeout_ms: int | None = None
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any] | None) -> Overlay:
-        """From stored values.
-
-        Raises:
-            ValueError: they are not what `values()` writes.
-        """
-        try:
-            patch = ThresholdPatch.model_validate({**(values or {}), "reason": "stored"})
-        except ValidationError as exc:
-            at, why = explain(ThresholdPatch, exc.errors())[0]
-            raise ValueError(f"{dotted(at)}: {why}") from None
-        return cls().patched(patch)
-
-    def values(self) -> dict[str, Any]:
-        """As plain data in the shape of a patch; empty when nothing is laid over."""
-        bounds = {"local_8b": self.local_8b, "local_70b": self.local_70b}
-        held: dict[str, Any] = {name: bound for name, bound in bounds.items() if bound is not None}
-        values: dict[str, Any] = {"bounds": held} if held else {}
-        if self.queue_lock_timeout_ms is not None:
-            values["queue_lock_timeout_ms"] = self.queue_lock_timeout_ms
-        return values
+    values: Mapping[str, Any] = field(default_factory=dict)
 
     def patched(self, patch: ThresholdPatch) -> Overlay:
-        """This overlay with the keys that `patch` names changed; null takes one away."""
-        changed = self
+        """This overlay with the thresholds that `patch` names changed; null takes one away."""
+        values = {name: value for name, value in self.values.items() if name != "bounds"}
+        bounds = dict(self.values.get("bounds", {}))
         if "bounds" in patch.model_fields_set:
-            bounds = patch.bounds or BoundsPatch(local_8b=None, local_70b=None)
-            changed = replace(changed, **{name: getattr(bounds, name) for name in bounds.model_fields_set})
+            given = patch.bounds or BoundsPatch(local_8b=None, local_70b=None)
+            bounds |= {name: getattr(given, name) for name in given.model_fields_set}
         if "queue_lock_timeout_ms" in patch.model_fields_set:
-            changed = replace(changed, queue_lock_timeout_ms=patch.queue_lock_timeout_ms)
-        return changed
+            values["queue_lock_timeout_ms"] = patch.queue_lock_timeout_ms
+            if patch.queue_lock_timeout_ms is None:
+                del values["queue_lock_timeout_ms"]
+        if bounds := {name: bound for name, bound in bounds.items() if bound is not None}:
+            values["bounds"] = bounds
+        return Overlay(values)
 
-    def over(self, document: PolicyDocument) -> PolicyDocument:
-        """`document` with this overlay on it. Tenants keep the shorter of their own and the general wait.
+    def over(self, document: PolicyDocument, deployment: Deployment = ANY_DEPLOYMENT) -> PolicyDocument:
+        """`document` with this overlay on it, checked whole. A tenant keeps the shorter of its and the general wait.
 
         Raises:
-            OverlayConflict: the bounds would be out of order.
+            OverlayConflict: that is no policy that this deployment can carry out.
         """
-        low = document.bounds.local_8b if self.local_8b is None else self.local_8b
-        high = document.bounds.local_70b if self.local_70b is None else self.local_70b
-        if low > high:
-            field, message = ("local_70b", f"must not be below bounds.local_8b, set to {low} by an admin")
-            if self.local_70b is not None:
-                field, message = (
-                    "local_8b",
-                    f"must not be above bounds.local_70b, set to {high} by an admin",
-                )
-            raise OverlayConflict(("bounds", field), message, (low, high))
-        wait = self.queue_lock_timeout_ms
-        return document.model_copy(
-            update={
-                "bounds": Bounds(local_8b=low, local_70b=high),
-                "queue_lock_timeout_ms": document.queue_lock_timeout_ms if wait is None else wait,
-            }
-        )
+        if not self.values:
+            return document
+        try:
+            return document_of(merged(content_of(document), self.values), deployment, overlaid=True)
+        except NotAPolicy as exc:
+            raise OverlayConflict(exc.found) from None
+
+    def reaching(self, document: PolicyDocument, wanted: Mapping[str, Any]) -> Overlay:
+        """The overlay that makes the content `wanted` of `document`; what was set on purpose stays in it."""
+        return Overlay(patch_between(content_of(document), wanted, self.values))
 
 
 def _nameable(step: Step) -> Step:

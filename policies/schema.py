@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    StringConstraints,
+    ValidationInfo,
+    model_validator,
+)
 
 from weighbridge.config.legal import NAME_LEGAL, NAME_PATTERN
-from weighbridge.config.problems import wrong
+from weighbridge.config.problems import wrong, wrong_all
+from weighbridge.config.roads import Road
+from weighbridge.config.shape import Step
 from weighbridge.policies.aliases import ALIAS_LEGAL, TARGETS_LEGAL, AliasName, AliasTarget, alias_problems
+from weighbridge.policies.escalation_rules import EscalationRules, TaskEscalation
 from weighbridge.policies.outward import Outward, Stricter
 from weighbridge.policies.patience import Patience
+from weighbridge.policies.risk import Risk
+from weighbridge.policies.road_rules import RoadLimits, RoadRules, roads_left
 from weighbridge.policies.strict import Strict
 from weighbridge.policies.tasks import Task
 
@@ -47,6 +60,26 @@ class Bounds(Strict):
         return self
 
 
+_RISK: Final = Risk()
+
+
+class RiskAppetite(Strict):
+    """How likely a failed answer may be on each local road. The score is made so that the bounds mean these risks."""
+
+    local_8b: float = Field(
+        default=_RISK.local_8b,
+        gt=0,
+        lt=1,
+        description="Probability up to which `local-8b` may fail a request that is still sent there (probability).",
+    )
+    local_70b: float = Field(
+        default=_RISK.local_70b,
+        gt=0,
+        lt=1,
+        description="The same for `local-70b` where the commercial API would not fail (probability).",
+    )
+
+
 class Band(Strict):
     """Where a task's score is held; exactly one of the three."""
 
@@ -71,7 +104,7 @@ class Band(Strict):
         return self
 
 
-class TaskRow(Strict):
+class TaskRow(RoadLimits):
     """What a policy says about one task."""
 
     road: RowRoad = Field(
@@ -84,18 +117,33 @@ class TaskRow(Strict):
         json_schema_extra={"legal": "never, or left out (a task may only be stricter)"},
     )
 
+    escalation: TaskEscalation | None = Field(
+        default=None, description="What replaces the general escalation rules for this task."
+    )
+
     @model_validator(mode="after")
     def _not_against_itself(self) -> TaskRow:
+        found = [*self._band_problems(), *self.limit_problems(self.pin, "road")]
+        if found:
+            raise wrong_all(found)
+        return self
+
+    @property
+    def pin(self) -> Road | None:
+        """The road that the row fixes, if it does."""
+        return None if self.road == BY_SCORE else self.road
+
+    def _band_problems(self) -> Iterator[tuple[tuple[Step, ...], str]]:
         if self.band is None:
-            return self
+            return
         if self.road == "local-8b" and self.band.at_least is not None:
-            raise wrong(
-                "band.at_least", "contradicts road local-8b, the road of low scores: use at_most or below"
+            yield (
+                ("band", "at_least"),
+                "contradicts road local-8b, the road of low scores: use at_most or below",
             )
         if self.road == "commercial" and self.band.at_least is None:
             field = "at_most" if self.band.at_most is not None else "below"
-            raise wrong(f"band.{field}", "contradicts road commercial, the road of high scores: use at_least")
-        return self
+            yield ("band", field), "contradicts road commercial, the road of high scores: use at_least"
 
 
 class OnDisconnect(Strict):
@@ -111,8 +159,8 @@ class OnDisconnect(Strict):
     )
 
 
-class TenantRule(Stricter):
-    """What is stricter for one tenant."""
+class TenantRule(Stricter, RoadRules):
+    """What is stricter for one tenant, and how far its requests may go."""
 
     queue_lock_timeout_ms: int | None = Field(
         default=None,
@@ -127,8 +175,8 @@ class TenantRule(Stricter):
     )
 
 
-class KeyRule(Stricter):
-    """What is stricter for one API key."""
+class KeyRule(Stricter, RoadRules):
+    """What is stricter for one API key, and how far its requests may go."""
 
 
 RuleName = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
@@ -156,6 +204,14 @@ def _only_int(version: object) -> object:
     return version if type(version) is int else None
 
 
+OVERLAID: Final = "overlaid"
+"""The validation context of a document with an admin's changes on it: where they shorten the general wait, a tenant's
+longer one stays as it is, as the shorter of the two counts."""
+
+Found = tuple[tuple[Step, ...], str]
+"""A problem: its path and its sentence."""
+
+
 class PolicyDocument(Strict):
     """One policy file."""
 
@@ -176,7 +232,14 @@ class PolicyDocument(Strict):
         le=MAX_QUEUE_LOCK_MS,
         description="How long a request waits for a slot on a tier before it overflows, in milliseconds.",
     )
+    risk: RiskAppetite = Field(
+        default_factory=RiskAppetite, description="How likely a failed answer may be on each local road."
+    )
     bounds: Bounds = Field(default_factory=Bounds, description="General bounds on the score.")
+    escalation: EscalationRules = Field(
+        default_factory=EscalationRules,
+        description="Moving up one road after a local answer that is not good enough.",
+    )
     explicit_local: Literal["stay", "overflow"] = Field(
         default="stay",
         description="What becomes of a request that names a local tier and gets no slot in time: `stay` answers 429, "
@@ -220,50 +283,63 @@ class PolicyDocument(Strict):
     )
     tenants: dict[RuleName, TenantRule] = Field(
         default_factory=dict,
-        description="Stricter rules by tenant.",
+        description="Rules by tenant.",
         json_schema_extra={"keys": NAME_LEGAL},
     )
     keys: dict[RuleName, KeyRule] = Field(
         default_factory=dict,
-        description="Stricter rules by the id of an API key (`auth.keys`).",
+        description="Rules by the id of an API key (`auth.keys`).",
         json_schema_extra={"keys": NAME_LEGAL},
     )
 
     @model_validator(mode="after")
-    def _no_word_twice(self) -> PolicyDocument:
-        for n, word in enumerate(self.overflow_order):
-            if word in self.overflow_order[:n]:
-                raise wrong(f"overflow_order.{n}", "this word is given twice")
+    def _fits_together(self, info: ValidationInfo) -> PolicyDocument:
+        found = [
+            *self._things_twice(),
+            *alias_problems(self.aliases, None),
+            *self._escalation_problems(),
+            *self._rule_problems(waits=info.context != OVERLAID),
+        ]
+        if found:
+            raise wrong_all(found)
         return self
 
-    @model_validator(mode="after")
-    def _no_endpoint_twice(self) -> PolicyDocument:
+    def _things_twice(self) -> Iterator[Found]:
+        for n, word in enumerate(self.overflow_order):
+            if word in self.overflow_order[:n]:
+                yield ("overflow_order", n), "this word is given twice"
         seen: set[str] = set()
         for n, step in enumerate(self.endpoints):
             if not step:
-                raise wrong(f"endpoints.{n}", "must name at least one endpoint")
+                yield ("endpoints", n), "must name at least one endpoint"
             for name in step:
                 if name in seen:
-                    raise wrong(("endpoints", n, name), "this endpoint is given twice")
+                    yield ("endpoints", n, name), "this endpoint is given twice"
                 seen.add(name)
-        return self
 
-    @model_validator(mode="after")
-    def _aliases_lead_to_models(self) -> PolicyDocument:
-        for at, message in alias_problems(self.aliases, None):
-            raise wrong(at, message)
-        return self
+    def _escalation_problems(self) -> Iterator[Found]:
+        for at, why in self.escalation.problems():
+            yield ("escalation", *at), why
+        for task, row in self.tasks.items():
+            if row.escalation is not None:
+                for at, why in row.escalation.problems(self.escalation):
+                    yield ("tasks", task, "escalation", *at), why
 
-    @model_validator(mode="after")
-    def _rules_only_stricter(self) -> PolicyDocument:
-        for key, stricter in self.keys.items():
-            stricter.check(("keys", key), self.outward)
-        for name, rule in self.tenants.items():
-            rule.check(("tenants", name), self.outward)
-            asked = rule.queue_lock_timeout_ms
-            if asked is not None and asked > self.queue_lock_timeout_ms:
-                raise wrong(
+    def _rule_problems(self, waits: bool) -> Iterator[Found]:
+        rules: list[tuple[tuple[str, str], TenantRule | KeyRule]] = [
+            *((("keys", key), rule) for key, rule in self.keys.items()),
+            *((("tenants", name), rule) for name, rule in self.tenants.items()),
+        ]
+        for at, rule in rules:
+            for below, why in rule.laxer_than(self.outward):
+                yield (*at, *below), why
+            for task, row in self.tasks.items():
+                if not roads_left(row.forbid, rule.forbid):
+                    yield (*at, "forbid"), f"leaves no road beside tasks.{task}.forbid"
+        for name, tenant in self.tenants.items():
+            asked = tenant.queue_lock_timeout_ms
+            if waits and asked is not None and asked > self.queue_lock_timeout_ms:
+                yield (
                     ("tenants", name, "queue_lock_timeout_ms"),
                     f"must not be above the policy's own {self.queue_lock_timeout_ms}: a tenant may only be stricter",
                 )
-        return self

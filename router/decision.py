@@ -10,7 +10,8 @@ import msgspec
 from weighbridge.config.errors import ApiError
 from weighbridge.config.roads import AUTO, COMMERCIAL, LOCAL_70B, LOCAL_ROADS, Road
 from weighbridge.policies.compiled import Policy
-from weighbridge.policies.leaving import NEVER
+from weighbridge.policies.leaving import FORBIDDEN, NEVER
+from weighbridge.policies.reach import Reach
 from weighbridge.router.difficulty.score import CALIBRATION_VERSION, Assessment
 from weighbridge.state.pins import PinState
 
@@ -42,7 +43,8 @@ class Decision(msgspec.Struct, frozen=True):
 
     road: Road
     alternates: tuple[Road, ...]
-    """Roads it may move to, in order; which of them a setback opens is `failover.next_road`'s business."""
+    """Roads it may move to, in order; which of them a setback opens is `failover.next_road`'s business. None of them is
+    forbidden, above the ceiling or below the floor; the same holds for `overflow`."""
     overflow: tuple[Road, ...]
     """Roads it may move to when its tier is contended, in order: the policy's `overflow_order`."""
     explicit: bool
@@ -54,9 +56,10 @@ class Decision(msgspec.Struct, frozen=True):
     language: str
     reasons: tuple[str, ...]
     may_leave: bool
-    """The policy lets this request leave, nothing else keeps it in, and a commercial endpoint is configured."""
+    """The policy lets this request leave, no ceiling and nothing else keeps it in, and a commercial endpoint is
+    configured."""
     egress_reason: str
-    """Why it would leave if `road` is commercial: `score`, `task` or `explicit`."""
+    """Why it would leave if `road` is commercial: `score`, `task`, `rule` or `explicit`."""
     queue_lock_timeout_ms: int
     """How long it may wait for slots in all; 0 takes one that is free or none."""
     batch: bool
@@ -78,10 +81,14 @@ Why = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 def needs_weight(model: str, policy: Policy, facts: Facts) -> bool:
-    """Whether anything hangs on a request's weight: not where the caller named a local tier, the policy lets it stay
-    there whatever comes, and there is no conversation that could be pinned for what the request is."""
+    """Whether anything hangs on a request's weight: not where the caller named a local tier that no task forbids, the
+    policy lets it stay there whatever comes, and there is no conversation that could be pinned for what the request
+    is."""
     named = policy.aliases.get(model, model)
-    return named in (AUTO, COMMERCIAL) or policy.explicit_local != "stay" or facts.conversation is not None
+    if named in (AUTO, COMMERCIAL) or policy.explicit_local != "stay" or facts.conversation is not None:
+        return True
+    road = facts.adapters.get(named, named)
+    return any(policy.forbids_for_tasks(local) for local in LOCAL_ROADS if local == road)
 
 
 def why_not(weight: Assessment, policy: Policy, facts: Facts) -> Why:
@@ -113,7 +120,7 @@ def decide(model: str, weight: Assessment, policy: Policy, facts: Facts, why: Wh
 
     Raises:
         ApiError: 403 for an explicit commercial road that is closed, 404 for a tier that is not here, 503
-            when there is no road at all.
+            when there is no road at all; 403 where the policy's rules leave none.
     """
     lasting, other = why or why_not(weight, policy, facts)
     closed = (*lasting, *other)
@@ -121,16 +128,20 @@ def decide(model: str, weight: Assessment, policy: Policy, facts: Facts, why: Wh
     named = policy.aliases.get(model)
     alias = () if named is None else (f"alias {model} of {named}",)
     model = named or model
+    score = weight.score_at(policy.risk)
+    reach = policy.reach(weight.task, facts.tenant, facts.key_id)
     if model == AUTO:
-        placed = policy.place(weight.task, weight.score, facts.tenant)
-        road, moved = _reachable(placed.road, facts.local_roads, may_leave, closed)
+        placed = policy.place(weight.task, score, facts.tenant, facts.key_id)
+        may_leave = may_leave and reach.allows(COMMERCIAL)
+        road, moved = _reachable(placed.road, facts.local_roads, reach, may_leave, closed)
         alternates = _alternates(road, facts.local_roads, may_leave)
         overflow = _overflow(road, policy.overflow_order, facts.local_roads, may_leave)
         reasons = (*placed.reasons, *moved)
         clamped = placed.clamped_score
         egress_reason: str = placed.decided_by
     else:
-        road = _explicit(model, facts, closed)
+        road = _explicit(model, facts, closed, reach)
+        may_leave = may_leave and (road == COMMERCIAL or reach.allows(COMMERCIAL))
         may_move = policy.explicit_local == "overflow" and road in LOCAL_ROADS
         alternates = (COMMERCIAL,) if may_move and may_leave else ()
         overflow = _overflow(road, policy.overflow_order, facts.local_roads, may_leave) if may_move else ()
@@ -138,20 +149,25 @@ def decide(model: str, weight: Assessment, policy: Policy, facts: Facts, why: Wh
             # No other tier has it.
             overflow = tuple(other for other in overflow if other == COMMERCIAL)
         reasons = (f"explicit model {model}" if model == road else f"explicit adapter {model} on {road}",)
-        clamped = weight.score
+        clamped = score
         egress_reason = "explicit"
     wait_ms = policy.queue_lock_timeout_ms_for(facts.tenant)
     return Decision(
         road=road,
-        alternates=alternates,
-        overflow=overflow,
+        alternates=_within(alternates, reach),
+        overflow=_within(overflow, reach),
         explicit=model != AUTO,
-        score=weight.score,
+        score=score,
         clamped_score=clamped,
         task=weight.task,
         language=weight.language,
         # What holds for the policy or the tenant as a whole is told only where it moved the request.
-        reasons=(*alias, *_wishes(facts), *(why for why in closed if why != NEVER), *reasons),
+        reasons=(
+            *alias,
+            *_wishes(facts),
+            *(why for why in closed if why not in (NEVER, FORBIDDEN)),
+            *reasons,
+        ),
         may_leave=may_leave,
         egress_reason=egress_reason,
         queue_lock_timeout_ms=wait_ms if facts.max_queue_ms is None else min(wait_ms, facts.max_queue_ms),
@@ -165,26 +181,46 @@ def decide(model: str, weight: Assessment, policy: Policy, facts: Facts, why: Wh
 
 
 def _reachable(
-    wanted: Road, local: tuple[Road, ...], may_leave: bool, closed: tuple[str, ...]
+    wanted: Road, here: tuple[Road, ...], reach: Reach, may_leave: bool, closed: tuple[str, ...]
 ) -> tuple[Road, tuple[str, ...]]:
-    """`wanted`, or the best road there is instead, with the reason in words."""
+    """`wanted`, or the best road there is instead, with the reason in words. None that the rules do not allow; a floor
+    gives way where nothing above it is open."""
+    local = tuple(tier for tier in here if reach.allows(tier))
     if wanted == COMMERCIAL:
         if may_leave:
             return wanted, ()
         why = closed[0] if closed else "no commercial endpoint configured"
         if local:
             return local[-1], (f"{why}: best local tier {local[-1]}",)
+        if here:
+            raise _no_road_left()
         if closed:
             raise egress_refused(why, "there is no local model here")
         raise ApiError(503, f"No road is open: {why}.", type="server_error", code="no_road")
     if wanted in local:
         return wanted, ()
     why = f"no {wanted} tier here"
-    if local:
+    if local and (reach.holds(local[-1]) or not may_leave):
         return local[-1], (f"{why}: {local[-1]}",)
     if may_leave:
         return COMMERCIAL, (f"{why}: commercial",)
+    if here:
+        raise _no_road_left()
     raise ApiError(503, f"No road is open: {why}.", type="server_error", code="no_road")
+
+
+def _no_road_left() -> ApiError:
+    return ApiError(
+        403,
+        "The policy leaves no road open for this request: the others are forbidden or above its ceiling.",
+        type="permission_error",
+        code="no_road_allowed",
+    )
+
+
+def _within(roads: tuple[Road, ...], reach: Reach) -> tuple[Road, ...]:
+    """Those that a request may move to: a ceiling is not passed upwards, nor a floor downwards."""
+    return tuple(road for road in roads if reach.allows(road) and reach.holds(road))
 
 
 def _alternates(road: Road, local: tuple[Road, ...], may_leave: bool) -> tuple[Road, ...]:
@@ -229,7 +265,8 @@ def egress_refused(why: str, what: str, param: str | None = None) -> ApiError:
     )
 
 
-def _explicit(model: str, facts: Facts, closed: tuple[str, ...]) -> Road:
+def _explicit(model: str, facts: Facts, closed: tuple[str, ...], reach: Reach) -> Road:
+    """The road that the caller named. It stands before pin, floor and ceiling, and never before what is forbidden."""
     if model == COMMERCIAL:
         if closed:
             raise egress_refused(closed[0], "choose a local model or 'auto'", param="model")
@@ -244,6 +281,14 @@ def _explicit(model: str, facts: Facts, closed: tuple[str, ...]) -> Road:
         return COMMERCIAL
     for road in facts.local_roads:
         if road == model or facts.adapters.get(model) == road:
+            if road in reach.forbidden:
+                raise ApiError(
+                    403,
+                    f"The policy does not let this request use {road}; choose another model or 'auto'.",
+                    type="permission_error",
+                    code="road_forbidden",
+                    param="model",
+                )
             return road
     raise ApiError(
         404,

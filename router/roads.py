@@ -62,7 +62,7 @@ class Weighed:
     @property
     def score(self) -> float | None:
         """None where it was not weighed, as nothing hung on it."""
-        return None if self.weight is UNWEIGHED else self.weight.score
+        return None if self.weight is UNWEIGHED else self.weight.score_at(self.policy.risk)
 
     def decide(self) -> Decision:
         """Raises: ApiError when no road may carry the request."""

@@ -1,13 +1,13 @@
-"""Durable state that is not usage: the file it is kept in, and the thresholds an administrator set over the policy.
+"""Durable state that is not usage: the file it is kept in, and what administrators have laid over the policy file.
 
-`state.switch` and `state.pins` keep theirs in the same file.
+`state.policy_record`, `state.switch` and `state.pins` keep theirs in the same file.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +38,20 @@ _MIGRATIONS: Final = (
         "CREATE TABLE pins_secret (id INTEGER PRIMARY KEY CHECK (id = 1), secret BLOB NOT NULL)",
         "CREATE INDEX pins_open_by_age ON pins (seen_ns) WHERE local = 0",
     ),
+    (
+        """CREATE TABLE policy_proposals (
+            id INTEGER PRIMARY KEY AUTOINCREMENT, at_ns INTEGER NOT NULL, who TEXT NOT NULL, why TEXT NOT NULL,
+            form TEXT NOT NULL, base_version TEXT NOT NULL, version TEXT NOT NULL, patch TEXT NOT NULL,
+            content TEXT NOT NULL
+        )""",
+        """CREATE TABLE policy_versions (
+            id INTEGER PRIMARY KEY AUTOINCREMENT, at_ns INTEGER NOT NULL, version TEXT NOT NULL, source TEXT NOT NULL,
+            who TEXT NOT NULL, why TEXT NOT NULL, base_version TEXT NOT NULL, proposal INTEGER, back_to INTEGER,
+            base TEXT NOT NULL, overlay TEXT NOT NULL, content TEXT NOT NULL
+        )""",
+        "CREATE INDEX policy_versions_by_version ON policy_versions (version, id)",
+        "CREATE INDEX policy_versions_by_proposal ON policy_versions (proposal) WHERE proposal IS NOT NULL",
+    ),
 )
 
 
@@ -47,7 +61,7 @@ class StateUnavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class OverlayEntry:
-    """One change of the thresholds.
+    """One change by an administrator.
 
     Args:
         id: counts up from 1.
@@ -93,9 +107,18 @@ class StateStore:
         return (entries[0].values or None) if entries else None
 
     def set_overlay(
-        self, values: Mapping[str, Any], who: str, why: str, *, base_policy_version: str = ""
+        self,
+        values: Mapping[str, Any],
+        who: str,
+        why: str,
+        *,
+        base_policy_version: str = "",
+        beside: Callable[[sqlite3.Connection, int], None] | None = None,
     ) -> OverlayEntry:
         """Make `values` the overlay and keep the change for the record. An empty mapping takes the overlay off.
+
+        Args:
+            beside: writes what belongs to the change into the same transaction; gets its time.
 
         Raises:
             StateUnavailable: nothing was changed.
@@ -108,6 +131,8 @@ class StateStore:
                 'INSERT INTO overlays (at_ns, who, why, "values", base_policy_version) VALUES (?, ?, ?, ?, ?)',
                 (at_ns, who, why, text, base_policy_version),
             ).lastrowid
+            if beside is not None:
+                beside(conn, at_ns)
         return OverlayEntry(number or 0, at_ns, who, why, msgspec.json.decode(text), base_policy_version)
 
     def history(self) -> list[OverlayEntry]:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Final
 
+from weighbridge.policies.risk import Risk
 from weighbridge.policies.tasks import Task
 from weighbridge.router.difficulty.features import structure
 from weighbridge.router.difficulty.language import Language
@@ -48,6 +49,10 @@ class Assessment:
     task: Task
     language: Language
     features: tuple[str, ...]
+
+    def score_at(self, risk: Risk) -> float:
+        """The score where the policy takes `risk`."""
+        return self.score
 
 
 def assess(body: Mapping[str, Any]) -> Assessment:

@@ -44,12 +44,12 @@ def one_line(result: subprocess.CompletedProcess[str], status: int, *words: str)
 @pytest.mark.parametrize("command", ["serve", "check"])
 def test_unknown_key(tmp_path: Path, command: str) -> None:
     config = written(tmp_path, "s.yaml", {"server": {"prot": 9000}})
-    one_line(run(command, "--config", config), 2, "s.yaml:2", "server.prot")
+    one_line(run(command, "--config", config), 2, "s.yaml:2:3", "server.prot")
 
 
 def test_unknown_policy_key(tmp_path: Path) -> None:
     policy = written(tmp_path, "p.yaml", {"version": 1, "name": "x", "egress": "never", "surprise": 1})
-    one_line(run("check", "--policy", policy), 2, "p.yaml:3", "surprise", "unknown key")
+    one_line(run("check", "--policy", policy), 2, "p.yaml:3:1", "surprise", "unknown key")
 
 
 @pytest.mark.parametrize("command", ["serve", "check"])
@@ -65,7 +65,7 @@ def test_missing_model_folder(tmp_path: Path, command: str) -> None:
 def test_illegal_block_size(tmp_path: Path, size: int) -> None:
     config = written(tmp_path, "s.yaml", {"tiers": {"local-8b": {"block_size": size}}})
     for command in ("check", "serve"):
-        one_line(run(command, "--config", config), 2, "s.yaml:3: tiers.local-8b.block_size: ", "32")
+        one_line(run(command, "--config", config), 2, "s.yaml:3:5: tiers.local-8b.block_size: ", "32")
 
 
 def test_busy_port(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from tests.support.fake_engine import FakeEngine, Script
 from tests.support.nurseries import load, shared_nursery
 from weighbridge.config.roads import LOCAL_ROADS
 from weighbridge.config.settings import TierSettings, load_settings
+from weighbridge.config.yamlsource import parse_yaml
 from weighbridge.gateway.app import EngineFactory, Parts, build_parts, create_app
 from weighbridge.gateway.listening import bind, listen
 from weighbridge.gateway.server import make_server
@@ -28,7 +29,7 @@ def policy_file(
 ) -> Path:
     """The shipped default policy with a few values of the test's own."""
     shipped = Path(__file__).parents[2] / "policies" / "default.yaml"
-    document = yaml.safe_load(shipped.read_text(encoding="utf-8"))
+    document = parse_yaml(shipped.read_bytes(), shipped.name).data
     document |= {"egress": egress, "queue_lock_timeout_ms": queue_lock_timeout_ms, **more}
     path = folder / "policy.yaml"
     path.write_text(yaml.safe_dump(document, allow_unicode=True), encoding="utf-8")

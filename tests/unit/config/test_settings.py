@@ -166,10 +166,10 @@ def test_tls_takes_both_files(tmp_path: Path) -> None:
     cert.write_text("c")
     key.write_text("k")
     assert wrong(tmp_path, f"server:\n  tls_certfile: {cert}\n") == [
-        "s.yaml:2: server.tls_certfile: needs server.tls_keyfile as well: TLS takes both files or neither"
+        "s.yaml:2:3: server.tls_certfile: needs server.tls_keyfile as well: TLS takes both files or neither"
     ]
     assert wrong(tmp_path, f"server:\n  tls_keyfile: {key}\n") == [
-        "s.yaml:2: server.tls_keyfile: needs server.tls_certfile as well: TLS takes both files or neither"
+        "s.yaml:2:3: server.tls_keyfile: needs server.tls_certfile as well: TLS takes both files or neither"
     ]
     made = load(tmp_path, f"server:\n  tls_certfile: {cert}\n  tls_keyfile: {key}\n")
     assert (made.server.tls_certfile, made.server.tls_keyfile) == (cert, key)
@@ -185,7 +185,7 @@ def test_secrets_come_from_the_environment_or_a_file(tmp_path: Path) -> None:
     assert made.commercial.api_key == SecretStr("sk-from-env")
     assert made.masking.secret == SecretStr("sk-from-file-0123456789")
     assert wrong(tmp_path, f"commercial:\n  api_key_file: {held}\n", env) == [
-        "s.yaml:2: commercial.api_key_file: stands beside api_key: give one of them"
+        "s.yaml:2:3: commercial.api_key_file: stands beside api_key: give one of them"
     ]
 
 
@@ -196,7 +196,7 @@ def test_a_short_masking_secret_is_refused(tmp_path: Path) -> None:
     held = tmp_path / "key"
     held.write_text("short")
     assert wrong(tmp_path, f"masking:\n  secret_file: {held}\n") == [
-        "s.yaml:2: masking.secret_file: key: must hold 16 characters or more"
+        "s.yaml:2:3: masking.secret_file: key: must hold 16 characters or more"
     ]
 
 
@@ -205,7 +205,7 @@ def test_a_secret_file_without_a_usable_secret_is_refused(tmp_path: Path, conten
     held = tmp_path / "key"
     held.write_bytes(content)
     assert wrong(tmp_path, f"commercial:\n  api_key_file: {held}\n") == [
-        "s.yaml:2: commercial.api_key_file: key: must hold 1 to 4096 printable ASCII characters without spaces"
+        "s.yaml:2:3: commercial.api_key_file: key: must hold 1 to 4096 printable ASCII characters without spaces"
     ]
 
 

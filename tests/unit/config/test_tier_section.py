@@ -237,7 +237,7 @@ def test_the_key_of_the_endpoints_is_a_secret(tmp_path: Path) -> None:
     assert made.tiers["local-8b"].for_replica(0).endpoint_api_key == SecretStr("sk-from-file")
 
     assert wrong(tmp_path, "tiers:\n  local-8b: {}\n  local-70b:\n    endpoint_api_key: sk-hush\n") == [
-        "s.yaml:4: tiers.local-70b.endpoint_api_key: a secret must not stand in this file: use "
+        "s.yaml:4:5: tiers.local-70b.endpoint_api_key: a secret must not stand in this file: use "
         "WEIGHBRIDGE_TIERS__LOCAL_70B__ENDPOINT_API_KEY or tiers.local-70b.endpoint_api_key_file"
     ]
     assert wrong(tmp_path, env={"WEIGHBRIDGE_TIERS__LOCAL_8B__ENDPOINT_API_KEY": "hush hush"}) == [
@@ -309,7 +309,7 @@ def test_an_adapter_has_one_tier(tmp_path: Path) -> None:
         f"  local-70b:\n    lora_adapters:\n      other: {folder}\n      v1.2: {folder}\n"
     )
     assert wrong(tmp_path, text) == [
-        "s.yaml:7: tiers.local-70b.lora_adapters.v1.2: is an adapter of local-8b already"
+        "s.yaml:7:7: tiers.local-70b.lora_adapters.v1.2: is an adapter of local-8b already"
     ]
 
 
@@ -331,7 +331,7 @@ def test_watching_the_workers(tmp_path: Path) -> None:
     assert (pool.restart_backoff_s, pool.restart_backoff_max_s) == (1, 60)
     assert (pool.max_restarts, pool.restart_window_s) == (5, 600)
     assert wrong(tmp_path, "pool:\n  restart_backoff_s: 61\n") == [
-        "s.yaml:1: pool.restart_backoff_max_s: must not be below restart_backoff_s (61)"
+        "s.yaml:1:1: pool.restart_backoff_max_s: must not be below restart_backoff_s (61)"
     ]
 
 
@@ -357,5 +357,5 @@ def test_watching_has_limits(tmp_path: Path, field: str, value: float) -> None:
 def test_comments_keep_a_stream_alive(tmp_path: Path) -> None:
     assert Settings().server.keep_alive_comment_s == 15
     assert wrong(tmp_path, "server:\n  keep_alive_comment_s: 0\n") == [
-        "s.yaml:2: server.keep_alive_comment_s: must be a number above 0 and not above 3600"
+        "s.yaml:2:3: server.keep_alive_comment_s: must be a number above 0 and not above 3600"
     ]

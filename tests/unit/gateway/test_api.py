@@ -351,7 +351,7 @@ async def test_the_policy_is_shown_whole(here: World) -> None:
     here.parts.policies.reload_if_changed()
     answer = (await here.get("/admin/v1/policy")).json()
     assert answer["version"] == here.parts.policies.current.version
-    assert answer["file_problems"][0].startswith(f"{here.policy_file}:3: egress: ")
+    assert answer["file_problems"][0].startswith(f"{here.policy_file}:3:1: egress: ")
 
 
 async def test_a_patch_changes_the_thresholds_and_is_kept_with_who_and_why(tmp_path: Path) -> None:

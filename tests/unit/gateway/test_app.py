@@ -199,7 +199,7 @@ def test_a_wrong_policy_leaves_nothing_open(tmp_path: Path) -> None:
     policy.write_text("version: 1\nname: mine\negress: maybe\n")
     with pytest.raises(ConfigError) as caught:
         parts_in(tmp_path, policies={"file": str(policy)})
-    assert str(caught.value).startswith(f"{policy}:3: egress: ")
+    assert str(caught.value).startswith(f"{policy}:3:1: egress: ")
     again = parts_in(tmp_path)
     again.ledger.close_sync()
     again.state.close()

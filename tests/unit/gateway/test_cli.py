@@ -14,6 +14,7 @@ import yaml
 
 from weighbridge.config.settings import load_settings, with_place
 from weighbridge.gateway import cli
+from weighbridge.policies.loader import example_paths
 
 
 @pytest.fixture(autouse=True)
@@ -90,10 +91,76 @@ def test_check_names_file_line_and_field_of_every_problem(
     assert cli.main(["check", "--config", str(config), "--policy", str(policy)]) == 2
     captured = capsys.readouterr()
     lines = captured.err.splitlines()
-    assert lines[0].startswith(f"{config}:2: server.prot: ")
-    assert lines[1].startswith(f"{config}:3: server.port: ")
-    assert lines[2].startswith(f"{policy}:3: egress: ")
+    assert lines[0].startswith(f"{config}:2:3: server.prot: ")
+    assert lines[1].startswith(f"{config}:3:3: server.port: ")
+    assert lines[2].startswith(f"{policy}:3:1: egress: ")
     assert captured.out == ""
+
+
+def test_check_as_json_for_a_machine(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    config = tmp_path / "weighbridge.yaml"
+    config.write_text("server:\n  port: 9001\n")
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("version: 1\nname: mine\negress: never\nbounds: {local_8b: x}\nbounds: {}\n이름: 1\n")
+    command = ["check", "--json", "--config", str(config), "--policy", str(policy)]
+    assert cli.main(command) == 2
+    told = json.loads(capsys.readouterr().out)
+    assert told == {
+        "ok": False,
+        "policy": None,
+        "problems": [
+            {
+                "file": str(policy),
+                "line": 4,
+                "column": 10,
+                "field": "bounds.local_8b",
+                "message": "must be a number between 0 and 1, not text",
+            },
+            {
+                "file": str(policy),
+                "line": 5,
+                "column": 1,
+                "field": "bounds",
+                "message": "duplicate key, first given on line 4",
+            },
+            {
+                "file": str(policy),
+                "line": 6,
+                "column": 1,
+                "field": "이름",
+                "message": told["problems"][2]["message"],
+            },
+        ],
+    }
+    policy.write_text("version: 1\nname: mine\negress: never\n")
+    assert cli.main(command) == 0
+    captured = capsys.readouterr()
+    told = json.loads(captured.out)
+    assert told["ok"] is True and told["policy"].startswith("mine@") and told["problems"] == []
+    assert captured.err == ""
+    # What is wrong with the settings is told in the same way, with a place or without one.
+    config.write_text("server:\n  prot: 1\n")
+    assert cli.main(command) == 2
+    (problem,) = json.loads(capsys.readouterr().out)["problems"]
+    assert (problem["file"], problem["line"], problem["column"]) == (str(config), 2, 3)
+
+
+def test_check_holds_a_policy_against_the_most_egress_of_the_settings(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    config = tmp_path / "weighbridge.yaml"
+    config.write_text("policies:\n  max_egress: never\n")
+    assert cli.main(["check", "--config", str(config)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(": egress: must be never: policies.max_egress of the settings is never")
+    config.write_text("policies:\n  max_egress: never\n  name: on-prem-only\n")
+    assert cli.main(["check", "--config", str(config)]) == 0
+
+
+@pytest.mark.parametrize("path", example_paths(), ids=lambda path: path.stem)
+def test_check_takes_every_example(capsys: pytest.CaptureFixture[str], path: Path) -> None:
+    assert cli.main(["check", "--policy", str(path)]) == 0
+    assert f"# policy in force: {path.stem}@" in capsys.readouterr().out
 
 
 def test_check_looks_at_the_policy_the_settings_name(
@@ -114,9 +181,9 @@ def test_check_reads_the_lists_of_known_values(capsys: pytest.CaptureFixture[str
     assert cli.main(["check", "--config", str(config)]) == 2
     sales, lab = capsys.readouterr().err.splitlines()
     assert sales == (
-        f"{config}:4: masking.known_values.sales: {bad}:2: has an unknown entity type before the tab"
+        f"{config}:4:5: masking.known_values.sales: {bad}:2: has an unknown entity type before the tab"
     )
-    assert lab.startswith(f"{config}:5: masking.known_values.lab: {tmp_path}/none: cannot be read")
+    assert lab.startswith(f"{config}:5:5: masking.known_values.lab: {tmp_path}/none: cannot be read")
     config.write_text(f"masking:\n  known_values:\n    default: {good}\n")
     assert cli.main(["check", "--config", str(config)]) == 0
 
@@ -130,7 +197,7 @@ def test_check_finds_what_an_engine_would_refuse(
     assert cli.main(["check", "--config", str(config)]) == 2
     err = capsys.readouterr().err
     assert err.startswith(
-        f"{config}:3: tiers.local-8b.block_size: 16 is not legal on a CPU; legal: a multiple of 32"
+        f"{config}:3:5: tiers.local-8b.block_size: 16 is not legal on a CPU; legal: a multiple of 32"
     )
     assert len(err.splitlines()) == 1
 
@@ -152,7 +219,7 @@ def test_what_an_engine_would_refuse_is_placed_where_it_was_given(
     monkeypatch.setattr("weighbridge.pool.preflight.CPU_BLOCK_STEP", 7)
     monkeypatch.setenv("WEIGHBRIDGE_TIERS", '{"local-70b": null}')
     assert cli.main(["check", "--config", str(config)]) == 2
-    assert capsys.readouterr().err.startswith(f"{config}:2: tiers.local-8b.block_size: 32 is not legal")
+    assert capsys.readouterr().err.startswith(f"{config}:2:3: tiers.local-8b.block_size: 32 is not legal")
 
 
 def test_a_complaint_without_a_place_is_left_as_it_is(tmp_path: Path) -> None:
@@ -165,7 +232,7 @@ def test_a_complaint_without_a_place_is_left_as_it_is(tmp_path: Path) -> None:
         "server.port: two\nlines",
     ):
         assert with_place(complaint, config, env={}) == complaint
-    assert with_place("server.port: no", config, env={}) == f"{config}:2: server.port: no"
+    assert with_place("server.port: no", config, env={}) == f"{config}:2:3: server.port: no"
     assert with_place("server.port: no", tmp_path / "gone.yaml", env={}) == "server.port: no"
 
 

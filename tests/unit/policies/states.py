@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from weighbridge.observability.metrics import Metrics
 from weighbridge.policies.store import PolicyStore
-from weighbridge.state.store import OverlayEntry
+from weighbridge.state.store import _MIGRATIONS, StateStore
 
 TEXT = "version: 1\nname: p\negress: masked\nbounds:\n  local_8b: 0.45\n  local_70b: 0.55\n"
 
@@ -20,27 +21,23 @@ class FixedClock:
         return 1_700_000_000_000_000_000
 
 
-class MemoryState:
-    """The state store's twin for what no disk is needed for."""
+class MemoryState(StateStore):
+    """The state store without a disk, for what none is needed for."""
 
     def __init__(self) -> None:
-        self.entries: list[OverlayEntry] = []
+        conn = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        for step in _MIGRATIONS:
+            for statement in step:
+                conn.execute(statement)
+        super().__init__(conn, FixedClock())
         self.fails: Exception | None = None
 
-    def overlay(self) -> Mapping[str, Any] | None:
-        return (self.entries[-1].values or None) if self.entries else None
-
-    def set_overlay(
-        self, values: Mapping[str, Any], who: str, why: str, *, base_policy_version: str = ""
-    ) -> OverlayEntry:
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
         if self.fails is not None:
             raise self.fails
-        entry = OverlayEntry(len(self.entries) + 1, 5, who, why, dict(values), base_policy_version)
-        self.entries.append(entry)
-        return entry
-
-    def history(self) -> list[OverlayEntry]:
-        return self.entries
+        with super().writing() as conn:
+            yield conn
 
 
 def failures(metrics: Metrics) -> float:

@@ -48,15 +48,15 @@ NAME = "this name must be text of 1 to 256 printable ASCII characters without sp
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("  auto: local-8b\n", "p.yaml:5: aliases.auto: is a model's own name already"),
-        ("  local-70b: local-8b\n", "p.yaml:5: aliases.local-70b: is a model's own name already"),
-        ("  a: b\n  b: auto\n", "p.yaml:5: aliases.a: must not stand for another alias"),
-        ("  a: a\n", "p.yaml:5: aliases.a: must not stand for another alias"),
-        ("  gpt 4: auto\n", f"p.yaml:5: aliases.gpt 4: {NAME}"),
-        ("  지피티: auto\n", f"p.yaml:5: aliases.지피티: {NAME}"),
-        ('  "a\\n": auto\n', f"p.yaml:5: aliases.a\\n: {NAME}"),
-        ("  a: [auto]\n", "p.yaml:5: aliases.a: must be text"),
-        ("  a: 7\n", "p.yaml:5: aliases.a: must be text: put it in quotes"),
+        ("  auto: local-8b\n", "p.yaml:5:3: aliases.auto: is a model's own name already"),
+        ("  local-70b: local-8b\n", "p.yaml:5:3: aliases.local-70b: is a model's own name already"),
+        ("  a: b\n  b: auto\n", "p.yaml:5:3: aliases.a: must not stand for another alias"),
+        ("  a: a\n", "p.yaml:5:3: aliases.a: must not stand for another alias"),
+        ("  gpt 4: auto\n", f"p.yaml:5:3: aliases.gpt 4: {NAME}"),
+        ("  지피티: auto\n", f"p.yaml:5:3: aliases.지피티: {NAME}"),
+        ('  "a\\n": auto\n', f"p.yaml:5:3: aliases.a\\n: {NAME}"),
+        ("  a: [auto]\n", "p.yaml:5:3: aliases.a: must be text"),
+        ("  a: 7\n", "p.yaml:5:3: aliases.a: must be text: put it in quotes"),
     ],
 )
 def test_what_is_no_alias_is_refused_with_its_line(line: str, problem: str) -> None:
@@ -71,10 +71,10 @@ def test_a_name_of_257_characters_is_refused() -> None:
 def test_targets_and_names_are_held_against_the_adapters() -> None:
     adapters = ("legal-ko",)
     assert refused("  a: legal-en\n", adapters) == [
-        "p.yaml:5: aliases.a: must be one of auto, local-8b, local-70b, commercial, legal-ko"
+        "p.yaml:5:3: aliases.a: must be one of auto, local-8b, local-70b, commercial, legal-ko"
     ]
     assert refused("  legal-ko: auto\n", adapters) == [
-        "p.yaml:5: aliases.legal-ko: is an adapter's name already"
+        "p.yaml:5:3: aliases.legal-ko: is an adapter's name already"
     ]
     parse_policy(f"{HEAD}aliases: {{a: legal-ko}}\n".encode(), "p.yaml", adapters)
 

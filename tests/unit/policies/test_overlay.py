@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from weighbridge.config.errors import ApiError
+from weighbridge.policies.checking import Deployment
 from weighbridge.policies.overlay import Overlay, OverlayConflict, parse_patch
 from weighbridge.policies.schema import PolicyDocument
 
@@ -126,50 +125,43 @@ def patched(overlay: Overlay, **body: Any) -> Overlay:
 
 def test_a_patch_changes_what_it_names_and_null_takes_away() -> None:
     one = patched(Overlay(), bounds={"local_8b": 0.2})
-    assert one == Overlay(local_8b=0.2)
+    assert one.values == {"bounds": {"local_8b": 0.2}}
     two = patched(one, bounds={"local_70b": 0.9}, queue_lock_timeout_ms=7)
-    assert two == Overlay(0.2, 0.9, 7)
-    assert patched(two, bounds={"local_8b": None}) == Overlay(None, 0.9, 7)
-    assert patched(two, bounds=None) == Overlay(None, None, 7)
-    assert patched(two, queue_lock_timeout_ms=None) == Overlay(0.2, 0.9, None)
+    assert two.values == {"bounds": {"local_8b": 0.2, "local_70b": 0.9}, "queue_lock_timeout_ms": 7}
+    assert patched(two, bounds={"local_8b": None}).values == {
+        "bounds": {"local_70b": 0.9},
+        "queue_lock_timeout_ms": 7,
+    }
+    assert patched(two, bounds=None).values == {"queue_lock_timeout_ms": 7}
+    assert patched(two, queue_lock_timeout_ms=None).values == {"bounds": two.values["bounds"]}
+    other = Overlay({"tenants": {"a": None}})
+    assert patched(other, queue_lock_timeout_ms=7).values == {**other.values, "queue_lock_timeout_ms": 7}
 
 
 def test_over_a_document() -> None:
-    made = Overlay(local_8b=0.2, queue_lock_timeout_ms=7).over(DOCUMENT)
+    made = Overlay({"bounds": {"local_8b": 0.2}, "queue_lock_timeout_ms": 7}).over(DOCUMENT)
     assert (made.bounds.local_8b, made.bounds.local_70b, made.queue_lock_timeout_ms) == (0.2, 0.55, 7)
-    assert Overlay().over(DOCUMENT) == DOCUMENT
+    assert made.tenants["a"].queue_lock_timeout_ms == 1000, "the shorter of the two counts"
+    assert Overlay().over(DOCUMENT) is DOCUMENT
     assert DOCUMENT.bounds.local_8b == 0.45
+    assert Overlay({"tenants": {"a": None, "gone": None}}).over(DOCUMENT).tenants == {}
 
 
 @pytest.mark.parametrize(
-    ("overlay", "field", "message"),
+    ("values", "at", "message"),
     [
-        (Overlay(local_8b=0.6), "local_70b", "must not be below bounds.local_8b, set to 0.6 by an admin"),
-        (Overlay(local_70b=0.1), "local_8b", "must not be above bounds.local_70b, set to 0.1 by an admin"),
+        ({"bounds": {"local_8b": 0.6}}, ("bounds", "local_70b"), "must not be below local_8b (0.6)"),
+        ({"bounds": {"local_8b": 2}}, ("bounds", "local_8b"), "must be a number between 0 and 1"),
+        ({"x": 1}, ("x",), "unknown key"),
+        ({"bounds": 3}, ("bounds",), "must be a mapping"),
+        ({"name": None}, ("name",), "is missing: must be text"),
+        ({"egress": "masked"}, ("egress",), "must be never: policies.max_egress of the settings is never"),
     ],
 )
-def test_bounds_out_of_order_blame_the_file_beside_the_overlay(
-    overlay: Overlay, field: str, message: str
+def test_what_is_no_policy_under_the_overlay_is_told_by_its_path(
+    values: dict[str, Any], at: tuple[str, ...], message: str
 ) -> None:
     with pytest.raises(OverlayConflict) as caught:
-        overlay.over(DOCUMENT)
-    assert (caught.value.field, caught.value.message) == (("bounds", field), message)
-
-
-@given(
-    st.builds(
-        Overlay,
-        st.none() | st.floats(0, 1),
-        st.none() | st.floats(0, 1),
-        st.none() | st.integers(1, 600_000),
-    )
-)
-def test_values_are_read_back(overlay: Overlay) -> None:
-    assert Overlay.of(overlay.values()) == overlay
-    assert bool(overlay.values()) is (overlay != Overlay())
-
-
-@pytest.mark.parametrize("values", [{"bounds": {"local_8b": 2}}, {"x": 1}, {"bounds": 3}])
-def test_stored_values_that_are_not_ours_are_refused(values: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"bounds|unknown key"):
-        Overlay.of(values)
+        Overlay(values).over(DOCUMENT, Deployment(max_egress="never" if "egress" in values else "masked"))
+    ((path, why),) = caught.value.found
+    assert path == at and why.startswith(message)

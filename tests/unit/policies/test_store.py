@@ -17,7 +17,7 @@ from weighbridge.policies.store import PolicyStore
 
 def test_an_invalid_file_at_the_start_ends_it(file: Path) -> None:
     file.write_text(TEXT + "x: 1\n")
-    with pytest.raises(ConfigProblems, match=r"policy\.yaml:7: x: unknown key"):
+    with pytest.raises(ConfigProblems, match=r"policy\.yaml:7:1: x: unknown key"):
         PolicyStore(file, MemoryState())
     with pytest.raises(ConfigProblems, match="no such file"):
         PolicyStore(file.with_name("none.yaml"), MemoryState())
@@ -50,12 +50,12 @@ def test_a_comment_brings_no_other_policy_into_force(file: Path) -> None:
     ("content", "line"),
     [
         (b"", ": is empty"),
-        (TEXT.encode() + b"tasks:\n  code: {road: x}\n", ":8: tasks.code.road: must be one of "),
+        (TEXT.encode() + b"tasks:\n  code: {road: x}\n", ":8:10: tasks.code.road: must be one of "),
         (
             b"version: 1\nname: p\negress: masked\nbounds: {local_8b: 0.9}\n",
-            ":4: bounds.local_70b: must not be below",
+            ":4:1: bounds.local_70b: must not be below",
         ),
-        (b"\xff", ":1: is not UTF-8 text"),
+        (b"\xff", ":1:1: is not UTF-8 text"),
         (None, ": no such file"),
     ],
 )

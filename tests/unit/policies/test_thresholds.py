@@ -147,26 +147,31 @@ def test_a_file_that_does_not_go_with_the_overlay_keeps_the_old_policy_until_it_
     assert store.reload_if_changed() is False
     assert store.current is before
     assert failures(metrics) == 1
-    said = f"{file}:6: bounds.local_70b: must not be below bounds.local_8b, set to 0.5 by an admin"
+    said = f"{file}:6:3: bounds.local_70b: must not be below local_8b (0.5) (with an admin's changes over this file)"
     assert said in caplog.text
-    with pytest.raises(ConfigProblems) as caught:
-        PolicyStore(file, state)
-    assert str(caught.value) == said
+    assert (store.file_state, [str(problem) for problem in store.problems]) == ("conflict", [said])
+    again = PolicyStore(file, state)
+    assert again.current == before, "a restart goes on with it"
+    assert (again.file_state, again.problems) == ("conflict", store.problems)
+    assert again.thresholds() == store.thresholds()
+    assert again.poll() is False and again.current == before
     store.patch_thresholds({"bounds": {"local_8b": None}}, who="a", why="back")
     assert store.poll() is True, "the file goes with the new overlay, so it is looked at again"
     assert (store.current.local_8b, store.current.local_70b) == (0.1, 0.2)
+    assert (store.file_state, store.problems) == ("in_force", ())
 
 
 def test_kept_thresholds_that_cannot_be_read_end_the_start(file: Path, tmp_path: Path) -> None:
     broken = MemoryState()
     broken.set_overlay({"bounds": {"local_8b": 9}}, "a", "b")
     with pytest.raises(
-        ConfigProblems, match=r"thresholds kept in state_dir: bounds\.local_8b: must be a number"
+        ConfigProblems,
+        match=r"policy.yaml:5:3: bounds\.local_8b: must be a number between 0 and 1 \(with an admin",
     ):
         PolicyStore(file, broken)
     closed = StateStore.open(tmp_path / "c.sqlite3", FixedClock())
     closed.close()
-    with pytest.raises(ConfigProblems, match="thresholds kept in state_dir: the state file cannot be read"):
+    with pytest.raises(ConfigProblems, match="changes kept in state_dir: the state file cannot be read"):
         PolicyStore(file, closed)
 
 
