@@ -19,7 +19,10 @@ _HEADERS = {
     "x-weighbridge-policy": "The policy version the request was decided under.",
     "x-weighbridge-attempts": "Backends tried.",
     "x-weighbridge-queue-ms": "Milliseconds spent waiting for a slot.",
-    "x-weighbridge-reason": "The last reason of the decision, such as the bound or the task row that decided.",
+    "x-weighbridge-reason": (
+        "The last reason of the decision, such as the bound or the task row that decided, "
+        "or what spoke against a local answer."
+    ),
 }
 
 _ERROR: dict[str, Any] = {

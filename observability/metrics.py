@@ -8,7 +8,7 @@ from typing import Final, get_args
 from prometheus_client import generate_latest
 
 from weighbridge.config.refusals import REASONS
-from weighbridge.config.roads import ROADS
+from weighbridge.config.roads import LOCAL_ROADS, ROADS
 from weighbridge.observability.instruments import OTHER, Counter, Family, Gauge, Histogram, Info
 from weighbridge.observability.pool_metrics import PoolMetrics
 from weighbridge.observability.records import Outcome
@@ -36,6 +36,17 @@ EGRESS_OUTCOMES: Final = (
     "pinned",
     OTHER,
 )
+EVIDENCE: Final = (
+    "invalid_json",
+    "invalid_tool_call",
+    "empty",
+    "refusal",
+    "wrong_language",
+    "repetition",
+    "length",
+    "low_logprob",
+)
+"""What may speak against a local answer."""
 MASKING_REASONS: Final = (*REASONS, OTHER)
 BUSY_REASONS: Final = ("requests", "key", "bodies", "connections")
 TOKEN_KINDS: Final = ("prompt", "cached", "completion")
@@ -117,6 +128,12 @@ class Metrics(PoolMetrics):
             "tokens_total",
             "Tokens by kind; cached ones are part of prompt.",
             Family(Counter, {**road, "kind": TOKEN_KINDS}),
+        )
+
+        self.escalations_total = add(
+            "escalations_total",
+            "Local answers that were not good enough, so that a road above was asked.",
+            Family(Counter, {"road": LOCAL_ROADS, "reason": EVIDENCE}),
         )
 
     def endpoint_passed_by(self, name: str, passed_by: bool) -> None:

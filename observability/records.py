@@ -54,7 +54,8 @@ class Attempt(msgspec.Struct, frozen=True):
     ended_ns: int
     outcome: str
     """`ok`, or why the road was left: `queue_timeout`, `queue_full`, `not_ready`, `engine_unavailable`,
-    `masking_refused`, `upstream_status`, `upstream_connect`, `upstream_stall`, `upstream_cut`, ..."""
+    `escalated_invalid_json` or another word for what spoke against its answer, `masking_refused`, `upstream_status`,
+    `upstream_connect`, `upstream_stall`, `upstream_cut`, ..."""
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0

@@ -36,6 +36,21 @@ class Trail:
     """Set by an engine when the answer cannot be continued from token ids: a tool call has begun, say."""
 
 
+@dataclass(slots=True)
+class Confidence:
+    """How sure a model was of an answer. Written by the engine while the answer is made, like a meter."""
+
+    total: float = 0.0
+    """Sum of the natural log-probabilities of the answer's tokens, over all choices."""
+    tokens: int = 0
+    """How many tokens that is of."""
+
+    @property
+    def mean(self) -> float | None:
+        """None while there is no token."""
+        return self.total / self.tokens if self.tokens else None
+
+
 @dataclass(frozen=True, slots=True)
 class EngineCall:
     """One request to an engine.
@@ -50,6 +65,8 @@ class EngineCall:
             stream begins with the next token, gives no event for the role, and ends as the whole answer would
             (`max_tokens` counts the tokens of the trail, usage is that of the whole answer). The meter gets what this
             engine did: the prompt with the trail's tokens, and the new tokens.
+        confidence: where somebody asks how sure the model is; it costs the engine some work for every token, and what
+            the caller sees of the answer stays the same. Not for a continuation.
     """
 
     request_id: str
@@ -57,6 +74,7 @@ class EngineCall:
     meter: TokenMeter
     adapter: str | None = None
     trail: Trail | None = None
+    confidence: Confidence | None = None
 
 
 @dataclass(frozen=True, slots=True)

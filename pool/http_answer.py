@@ -10,7 +10,7 @@ import msgspec
 
 from weighbridge.config.errors import ApiError, ContextLengthExceeded, InvalidRequest
 from weighbridge.config.usage import TokenMeter
-from weighbridge.pool.engine import EngineOverloaded, EngineUnavailable
+from weighbridge.pool.engine import Confidence, EngineOverloaded, EngineUnavailable
 
 DONE: Final = b"[DONE]"
 NOT_A_STREAM: Final = ("application/json", "text/html")
@@ -96,11 +96,36 @@ class Renamed:
         return msgspec.json.encode(document)
 
 
+class Sureness:
+    """Reads how sure the model was, and keeps from the caller what only we have asked for.
+
+    Args:
+        confidence: gets the log-probabilities.
+        shown: the caller has asked for them too.
+    """
+
+    def __init__(self, confidence: Confidence, shown: bool) -> None:
+        self._confidence = confidence
+        self._shown = shown
+
+    def take(self, choice: dict[str, Any]) -> None:
+        """Read a choice of a document or of a chunk; it holds what the caller may see afterwards."""
+        logprobs = choice.get("logprobs")
+        tokens = logprobs.get("content") if isinstance(logprobs, dict) else None
+        for token in tokens if isinstance(tokens, list) else ():
+            value = token.get("logprob") if isinstance(token, dict) else None
+            if isinstance(value, int | float):
+                self._confidence.total += value
+                self._confidence.tokens += 1
+        if not self._shown and logprobs is not None:
+            choice["logprobs"] = None
+
+
 def _broken_off(reason: Any) -> bool:
     return reason is not None and (not isinstance(reason, str) or reason in _BROKEN_OFF)
 
 
-def read_document(body: bytes, names: Renamed, tally: Tally) -> bytes:
+def read_document(body: bytes, names: Renamed, tally: Tally, sureness: Sureness | None = None) -> bytes:
     """A whole answer under our names; its tokens are counted.
 
     Raises:
@@ -113,6 +138,8 @@ def read_document(body: bytes, names: Renamed, tally: Tally) -> bytes:
     for choice in choices:
         if not isinstance(choice, dict) or _broken_off(choice.get("finish_reason")):
             raise Broken
+        if sureness is not None:
+            sureness.take(choice)
     tally.take(document.get("usage"), final=True)
     return names.encode(document)
 
@@ -124,7 +151,9 @@ class StreamReader:
         body: what was asked for by the caller.
     """
 
-    def __init__(self, body: dict[str, Any], names: Renamed, tally: Tally) -> None:
+    def __init__(
+        self, body: dict[str, Any], names: Renamed, tally: Tally, sureness: Sureness | None = None
+    ) -> None:
         options = body.get("stream_options")
         asked = options if isinstance(options, dict) else {}
         self._usage_wanted = bool(asked.get("include_usage"))
@@ -133,6 +162,7 @@ class StreamReader:
         self._choices = n if isinstance(n, int) and n > 0 else 1
         self._names = names
         self._tally = tally
+        self._sureness = sureness
         self._counted = False
         self.done = False
         """`[DONE]` has come."""
@@ -211,6 +241,8 @@ class StreamReader:
         self._seen.add(index)
         if reason is not None:
             self._finished.add(index)
+        if self._sureness is not None:
+            self._sureness.take(choice)
         if not isinstance(delta, dict):
             return False
         return bool(delta.get("content")) or any([delta.get(name) for name in _CONTENT])

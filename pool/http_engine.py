@@ -33,6 +33,7 @@ from weighbridge.pool.http_answer import (
     Broken,
     Renamed,
     StreamReader,
+    Sureness,
     Tally,
     read_document,
     refusal,
@@ -102,6 +103,8 @@ class HttpEngine:
         self._calls: dict[str, Exchange] = {}
         self._silent = 0
         self._made = 0
+        self._weighs = True
+        """The server gives log-probabilities, as far as is known."""
 
     @property
     def max_model_len(self) -> int:
@@ -158,11 +161,11 @@ class HttpEngine:
             finally:
                 self._silent -= 1
             before = call.meter.completion
-            names = Renamed(call.request_id, self.road)
+            names, sureness = Renamed(call.request_id, self.road), _sureness(call)
             if len(document) <= _INLINE_BYTES:
-                answer = read_document(document, names, tally)
+                answer = read_document(document, names, tally, sureness)
             else:
-                answer = await BODIES.run(read_document, document, names, tally)
+                answer = await BODIES.run(read_document, document, names, tally, sureness)
             self._made += max(0, call.meter.completion - before)
             return answer
 
@@ -174,7 +177,8 @@ class HttpEngine:
             await self._send(exchange, call, tally, stream=True)
             if exchange.header("content-type").lower().startswith(NOT_A_STREAM):
                 raise Broken
-            reader = StreamReader(call.body, Renamed(call.request_id, self.road), tally)
+            names = Renamed(call.request_id, self.road)
+            reader = StreamReader(call.body, names, tally, _sureness(call))
             parser = SseParser(_MAX_EVENT_BYTES)
             if call.trail is not None:
                 call.trail.lost = True
@@ -248,11 +252,16 @@ class HttpEngine:
     async def _send(self, exchange: Exchange, call: EngineCall, tally: Tally, *, stream: bool) -> None:
         """Send the request; returns once an answer with status 200 has begun."""
         prepared = self._prepared(call, stream=stream)
+        weighed = self._weighs and call.confidence is not None and not prepared.get("logprobs")
         tally.unknown()
-        # Nothing comes of a whole answer before all of it is made, so silence says nothing there.
-        status = await exchange.send(
-            "POST", f"{self._url}/chat/completions", _written(prepared), patient=not stream
-        )
+        status = await self._ask(exchange, {**prepared, "logprobs": True} if weighed else prepared, stream)
+        if weighed and status in (400, 422):
+            # It may be one that gives no log-probabilities: that is not the caller's fault.
+            with contextlib.suppress(ExchangeLost):
+                await exchange.read()
+            exchange.close()
+            status = await self._ask(exchange, prepared, stream)
+            self._weighs = status != 200
         if status == 200:
             return
         body = b""
@@ -264,6 +273,12 @@ class HttpEngine:
         if isinstance(error, EngineUnavailable):
             self._trouble.refused(status)
         raise error
+
+    async def _ask(self, exchange: Exchange, prepared: dict[str, Any], stream: bool) -> int:
+        # Nothing comes of a whole answer before all of it is made, so silence says nothing there.
+        return await exchange.send(
+            "POST", f"{self._url}/chat/completions", _written(prepared), patient=not stream
+        )
 
     def _prepared(self, call: EngineCall, *, stream: bool) -> dict[str, Any]:
         prepared = for_wire(call.body, model=call.adapter or self._model, stream=stream)
@@ -316,6 +331,12 @@ def _written(body: dict[str, Any]) -> bytes:
         return msgspec.json.encode(body)
     except RecursionError:
         raise InvalidRequest("The request is nested too deeply.") from None
+
+
+def _sureness(call: EngineCall) -> Sureness | None:
+    if call.confidence is None:
+        return None
+    return Sureness(call.confidence, shown=bool(call.body.get("logprobs")))
 
 
 class _Underway:

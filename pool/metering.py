@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weighbridge.config.usage import TokenMeter
-from weighbridge.pool.engine import EngineUnavailable, Trail
+from weighbridge.pool.engine import Confidence, EngineUnavailable, Trail
 
 
 @dataclass(slots=True)
@@ -26,6 +26,7 @@ class Track:
         meter: the call's own.
         tally: the engine's.
         trail: the answer so far, of a stream that may be continued; its tokens are counted as prompt.
+        confidence: gets the tokens' log-probabilities, which the engine then has to be asked for.
     """
 
     __slots__ = (
@@ -33,6 +34,8 @@ class Track:
         "_counted",
         "_seen_cached",
         "_states",
+        "_sums",
+        "confidence",
         "failure",
         "finished",
         "meter",
@@ -42,8 +45,18 @@ class Track:
         "unsent",
     )
 
-    def __init__(self, meter: TokenMeter, *, tally: Tally | None = None, trail: Trail | None = None) -> None:
+    def __init__(
+        self,
+        meter: TokenMeter,
+        *,
+        tally: Tally | None = None,
+        trail: Trail | None = None,
+        confidence: Confidence | None = None,
+    ) -> None:
         self.meter = meter
+        self.confidence = confidence
+        self._sums: dict[int, float] = {}
+        """Sum of the log-probabilities of each choice."""
         self.tally = Tally() if tally is None else tally
         self.trail = trail
         self.finished = False
@@ -87,12 +100,21 @@ class Track:
         self._counted += made
         self.meter.completion += made
         self.tally.made += made
+        if self.confidence is not None:
+            self._weigh(self.confidence, output)
         if any(choice.finish_reason in ("abort", "error") for choice in output.outputs):
             raise EngineUnavailable("The local model stopped before the answer was complete.")
         if self.trail is not None:
             self.unsent += output.outputs[0].token_ids
         if output.finished:
             self.finished = True
+
+    def _weigh(self, confidence: Confidence, output: Any) -> None:
+        for choice in output.outputs:
+            # vLLM's own sum over the choice so far.
+            if choice.cumulative_logprob is not None:
+                self._sums[choice.index] = choice.cumulative_logprob
+        confidence.total, confidence.tokens = sum(self._sums.values()), self._counted
 
     def settle(self) -> None:
         """Count what the engine had made when the call was cut off."""

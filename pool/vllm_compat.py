@@ -118,6 +118,9 @@ class MeteredLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not typed
             # The final output alone would leave a cancelled call's tokens uncounted.
             sampling_params.output_kind = RequestOutputKind.DELTA
             sampling_params.stream_interval = GATHER_TOKENS
+        if track.confidence is not None and sampling_params.logprobs is None:
+            # The chosen token's alone. The chat layer goes by the request and shows none.
+            sampling_params.logprobs = 0
         seam = None
         if track.trail is not None and track.trail.token_ids:
             seam = Seam(self._detokenizer, prompt, sampling_params, track.trail)

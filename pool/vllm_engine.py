@@ -302,7 +302,9 @@ class VllmEngine:
         name = _name(call.request_id)
         if name in engine.tracks:
             raise RuntimeError("this request is running already")
-        track = engine.tracks[name] = Track(call.meter, tally=self._tally, trail=trail)
+        track = engine.tracks[name] = Track(
+            call.meter, tally=self._tally, trail=trail, confidence=call.confidence
+        )
         self._idle.clear()
         try:
             yield track

@@ -42,6 +42,8 @@ class Account:
         self.outcome: Outcome = "error"
         self.status = 0
         self.error_code = ""
+        self.told = ""
+        """What the caller is told of an answer that was not good enough, in place of the decision's reason."""
         self._ledger = ledger
         self._clock = clock
         self._on_done = on_done
@@ -79,6 +81,11 @@ class Account:
         self._trail = trail
         self._carried = TokenMeter(trail.prompt_tokens, made, before.cached, before.exact)
         self.meter = TokenMeter()
+
+    def back_to(self, road: Road, meter: TokenMeter) -> None:
+        """The answer of an earlier attempt is the caller's: its road, and its tokens."""
+        self.road, self.meter = road, meter
+        self._reported = meter.completion
 
     # ---- rows ----
 
@@ -197,12 +204,13 @@ class Account:
             policy=weighed.policy.version if weighed else "",
             attempts=self.attempts if settled else None,
             queue_ms=self.queue_ms if settled else None,
-            reason=weighed.reasons[-1] if weighed else "",
+            reason=self.told or (weighed.reasons[-1] if weighed else ""),
         )
 
     def summary(self) -> dict[str, Any]:
         """What the headers would have said, for an answer whose headers went out before it was known."""
-        return {"road": self.road or "", "attempts": self.attempts, "queue_ms": round(self.queue_ms)}
+        told = {"reason": self.told} if self.told else {}
+        return {"road": self.road or "", "attempts": self.attempts, "queue_ms": round(self.queue_ms), **told}
 
     def _intent_row(self) -> Intent:
         request, weighed = self.request, self.weighed

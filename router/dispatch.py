@@ -20,6 +20,7 @@ from weighbridge.policies.store import PolicyStore
 from weighbridge.pool.pool import Pool
 from weighbridge.router.account import Account
 from weighbridge.router.admitted import Admitted, ClientGone, Sink
+from weighbridge.router.failover import Escalated
 from weighbridge.router.lifecycle import Lifecycle, Limits
 from weighbridge.router.roads import Roads
 from weighbridge.state.pins import ConversationPins
@@ -107,7 +108,7 @@ class Dispatch:
                 life.note_progress()
 
     def _setback(self, exc: Exception) -> None:
-        """Count what went wrong on the way out."""
+        """Count what went wrong on the way out, and answers that were not good enough."""
         if isinstance(exc, MaskingRefused):
             self._metrics.masking_refusals_total.labels(exc.reason).inc()
         elif isinstance(exc, EgressClosed):
@@ -118,6 +119,8 @@ class Dispatch:
             self._metrics.egress_total.labels("refused").inc()
         elif isinstance(exc, LedgerUnavailable):
             self._metrics.egress_total.labels("ledger_unavailable").inc()
+        elif isinstance(exc, Escalated):
+            self._metrics.escalations_total.labels(exc.road, exc.evidence).inc()
 
     def _done(self, account: Account) -> None:
         self._under_way.pop(account, None)

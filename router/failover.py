@@ -14,6 +14,7 @@ from weighbridge.config.errors import ApiError, ContextLengthExceeded
 from weighbridge.config.roads import COMMERCIAL, LOCAL_ROADS, Road
 from weighbridge.masking.errors import PASSING, MaskingRefused, Reason
 from weighbridge.observability.ledger import LedgerUnavailable
+from weighbridge.policies.escalation import Evidence
 from weighbridge.pool.engine import EngineOverloaded, EngineUnavailable
 from weighbridge.pool.slot_lock import NoFreeSlot, QueueFull, QueueLockTimeout, WaitTooLong
 from weighbridge.pool.worker import TierNotReady
@@ -59,6 +60,22 @@ class LocalLate(ApiError):
         self.limit: Late = limit
 
 
+class Escalated(ApiError):
+    """A local answer is not good enough, and nothing of it was sent.
+
+    Args:
+        road: where it was made.
+        evidence: what speaks against it.
+        again: only its beginning was made, so the road is asked again where none above it serves.
+    """
+
+    def __init__(self, road: Road, evidence: Evidence, *, again: bool) -> None:
+        super().__init__(502, "The local model gave no usable answer.", type="server_error", code="escalated")
+        self.road: Road = road
+        self.evidence: Evidence = evidence
+        self.again = again
+
+
 class Opens(Enum):
     """Which roads a setback opens."""
 
@@ -68,6 +85,8 @@ class Opens(Enum):
     """The tier is contended: the roads of the policy's `overflow_order`. No other queue is joined."""
     ANY = auto()
     """The backend is gone or cannot hold the prompt."""
+    ABOVE = auto()
+    """There is an answer, and a better one is wanted: the roads above, one after the other."""
     LOCAL = auto()
     """The outward road failed or was refused; a refusal closes it for good."""
 
@@ -101,6 +120,8 @@ class Setback:
     """What the commercial endpoint did, where it was one."""
     detail: str = ""
     """For the log: the status, code or reason beside the cause."""
+    again: bool = False
+    """Where no road above serves, the same one is asked again."""
 
     @property
     def words(self) -> str:
@@ -138,6 +159,8 @@ def setback_of(exc: Exception, decision: Decision) -> Setback:
             return Setback("ledger_unavailable", Opens.LOCAL, _no_record(retry))
         case EmptyAnswer():
             return Setback("empty_answer", Opens.ANY, _empty())
+        case Escalated(evidence=evidence, again=again):
+            return Setback(f"escalated_{evidence}", Opens.ABOVE, exc, again=again)
         case LocalLate(limit=limit):
             return Setback(limit, Opens.ANY, exc)
         case UpstreamFailed():

@@ -33,10 +33,12 @@ from weighbridge.router.admitted import Admitted, ClientGone, Sink
 from weighbridge.router.decision import Decision
 from weighbridge.router.delivery import Delivery
 from weighbridge.router.draining import drained
-from weighbridge.router.failover import EmptyAnswer, LocalLate, Setback, WorkerLost, answer_to, setback_of
+from weighbridge.router.escalation import Climb
+from weighbridge.router.failover import EmptyAnswer, Setback, WorkerLost, answer_to, setback_of
+from weighbridge.router.lost_workers import LostWorkers
 from weighbridge.router.phases import LEGAL, Phase
 from weighbridge.router.roads import Passage, Roads, Weighed, closing
-from weighbridge.router.silence import Silence
+from weighbridge.router.silence import Silence, whole_time
 from weighbridge.router.slot_ask import ask_to_go_on, first_ask
 from weighbridge.router.walk import Walk
 from weighbridge.router.way_out import WayOut
@@ -45,9 +47,6 @@ log = logging.getLogger("weighbridge.router")
 
 PROGRESS_TOKENS = 64
 """A progress row at least every so many tokens of a stream; the ticker adds one a second."""
-
-MAX_WORKERS_LOST = 3
-"""Workers of one tier that a request may see die; one that kills its workers must not go through all of them."""
 
 MAX_HELD_BYTES = 1 << 20
 """What a stream may send before its first content; a backend that sends more without content is not answering."""
@@ -106,8 +105,9 @@ class Lifecycle:
         """What was streamed so far, where another worker could go on with it."""
         self._way_out: WayOut | None = None
         """Where the request may leave."""
-        self._failed_workers: list[str] = []
-        """Workers of the present tier that could not serve this request."""
+        self._climb: Climb | None = None
+        """Where its answers are looked at."""
+        self._lost = LostWorkers(roads, account)
 
     # ---- the walk ----
 
@@ -120,8 +120,7 @@ class Lifecycle:
         """
         account = self.account
         try:
-            with TimeLimit(self._deadline.remaining()):
-                await self._serve()
+            await self._serve_or_keep()
         except (asyncio.CancelledError, ClientGone) as exc:
             account.outcome = "client_aborted"
             if isinstance(exc, ClientGone):
@@ -161,6 +160,23 @@ class Lifecycle:
         await account.durable(self._complete())
         raise error from None
 
+    async def _serve_or_keep(self) -> None:
+        """Serve the request; where that fails, by an answer of its own that was not thought good enough."""
+        try:
+            with TimeLimit(self._deadline.remaining()):
+                await self._serve()
+        except ClientGone:
+            raise
+        except Exception as exc:
+            climb = self._climb
+            if climb is None or climb.kept is None or self.phase in (Phase.COMMITTED, Phase.DONE):
+                raise
+            self._whole = climb.give_back(answer_to(exc, self.request.request_id, self.phase.value))
+            if self.request.stream:
+                await self._commit()
+                await self._delivery.write(self._whole)
+            await self._finish()
+
     async def _serve(self) -> None:
         weighed = await self._roads.weigh(self.request)
         self._enter(Phase.SCORED)
@@ -169,6 +185,9 @@ class Lifecycle:
         walk = Walk(decision)
         if decision.may_leave:
             self._way_out = WayOut(self.request, self._roads, weighed.policy, self._deadline)
+        escalation = weighed.policy.escalation_for(decision.task)
+        if escalation.on:
+            self._climb = Climb(escalation, self.request, walk, decision.task, self.account)
         self._delivery.start_waiting()
         while True:
             road = walk.road
@@ -180,7 +199,7 @@ class Lifecycle:
             if self._way_out is not None:
                 setback = self._way_out.met(setback)
             walk.met(setback)
-            if self._stays_in_tier(road, setback):
+            if setback.cause == "engine_unavailable" and self._stays_in_tier(road):
                 self._note(f"{road} lost its worker, trying another")
                 continue
             if self.phase is Phase.COMMITTED:
@@ -191,24 +210,12 @@ class Lifecycle:
             self._note(f"{what}, {f'moving to {onward}' if onward else 'no road left'}")
             if onward is None:
                 raise walk.error()
-            self._failed_workers.clear()
+            self._lost.names.clear()
 
-    def _stays_in_tier(self, road: Road, setback: Setback) -> bool:
-        """Whether another worker of the same tier takes over: the whole request, or a stream where it broke off."""
-        if setback.cause != "engine_unavailable" or road == COMMERCIAL or self._engine is None:
-            return False
-        tier, trail = self._roads.tier(road), self._trail
-        self._failed_workers.append(self._worker)
-        if self.phase is not Phase.COMMITTED:
-            return len(self._failed_workers) < MAX_WORKERS_LOST and tier.serves_besides(self._failed_workers)
-        if trail is None or trail.lost or len(self._failed_workers) >= MAX_WORKERS_LOST:
-            self._roads.continued(road, "lost")
-            return False
-        if not tier.recovering:
-            self._roads.continued(road, "no_worker")
-            return False
-        self.account.carry(trail)
-        return True
+    def _stays_in_tier(self, road: Road) -> bool:
+        committed = self.phase is Phase.COMMITTED
+        asked = road != COMMERCIAL and self._engine is not None
+        return asked and self._lost.another(road, self._worker, self._trail, committed)
 
     async def _asks_again(self, setback: Setback, elsewhere: bool, what: str) -> bool:
         """Whether a commercial endpoint is asked once more, the same or another; waits until its turn has come."""
@@ -266,9 +273,13 @@ class Lifecycle:
         if not going_on:
             self._enter(Phase.GRANTED)
             self._trail = Trail() if request.stream else None
-        call = EngineCall(request.request_id, request.body, account.meter, decision.adapter, self._trail)
+        climb = None if going_on else self._climb
+        sure = None if climb is None else climb.begin()
+        call = EngineCall(
+            request.request_id, request.body, account.meter, decision.adapter, self._trail, sure
+        )
         try:
-            await self._answer_locally(lease.engine, call, policy.local_limits)
+            await self._take_answer(lease.engine, call, policy.local_limits, climb)
         except EngineOverloaded:
             if going_on:
                 self._roads.continued(road, "no_worker")
@@ -277,28 +288,24 @@ class Lifecycle:
         if going_on:
             self._roads.continued(road, "ok")
         tier.learn(decision.task, request.body, lease, account.usage)
+        if climb is not None and not request.stream:
+            self._release()
+            await climb.judge(call, self._whole)
 
-    async def _answer_locally(self, engine: Engine, call: EngineCall, limits: LocalLimits) -> None:
-        """Raises: LocalLate, and what the engine raises."""
-        if limits.total_s >= self._deadline.remaining():
-            await self._take_answer(engine, call, limits)
-            return
-        total = TimeLimit(limits.total_s)
-        try:
-            with total:
-                await self._take_answer(engine, call, limits)
-        except TimeoutError:
-            if not total.expired:
-                raise
-            raise LocalLate("too_long") from None
-
-    async def _take_answer(self, engine: Engine, call: EngineCall, limits: LocalLimits) -> None:
-        if not self.request.stream:
-            self._whole = await engine.complete(call)
-            return
-        with Silence(limits.first_token_s, limits.gap_s) as silence:
-            async with closing(engine.stream(call)) as events:
-                await self._pump(events, silence)
+    async def _take_answer(
+        self, engine: Engine, call: EngineCall, limits: LocalLimits, climb: Climb | None
+    ) -> None:
+        """Raises: LocalLate, and what the engine raises; Escalated."""
+        with whole_time(limits.total_s, self._deadline.remaining()):
+            if not self.request.stream:
+                self._whole = await engine.complete(call)
+                return
+            with Silence(limits.first_token_s, limits.gap_s) as silence:
+                made = engine.stream(call)
+                if climb is not None and climb.holds:
+                    made = climb.held(made, call, silence)
+                async with closing(made) as events:
+                    await self._pump(events, silence)
 
     async def _take_slot(self, road: Road, decision: Decision, wait: bool, going_on: bool) -> SlotLease:
         request, tier = self.request, self._roads.tier(road)
@@ -315,7 +322,7 @@ class Lifecycle:
                     queued_ms=self.account.queue_ms,
                     wait=wait,
                     # One that died is another engine when it comes up again.
-                    shunned=self._failed_workers if self._engine and self._engine.alive else (),
+                    shunned=self._lost.names if self._engine and self._engine.alive else (),
                 )
             )
             way_out = self._way_out

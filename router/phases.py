@@ -21,7 +21,8 @@ LEGAL: dict[Phase, frozenset[Phase]] = {
     Phase.RECEIVED: frozenset({Phase.SCORED, Phase.DONE}),
     Phase.SCORED: frozenset({Phase.QUEUED, Phase.DONE}),
     # A road that was not granted, or failed before the commit point, leads back to the queue of the next one.
-    Phase.QUEUED: frozenset({Phase.QUEUED, Phase.GRANTED, Phase.DONE}),
+    # One that waited for a road above its answer's is answered with that where the wait was in vain.
+    Phase.QUEUED: frozenset({Phase.QUEUED, Phase.GRANTED, Phase.COMMITTED, Phase.DONE}),
     Phase.GRANTED: frozenset({Phase.QUEUED, Phase.COMMITTED, Phase.DONE}),
     Phase.COMMITTED: frozenset({Phase.DONE}),
     Phase.DONE: frozenset(),

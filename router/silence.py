@@ -3,13 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Final
 
+from weighbridge.config.time_limit import TimeLimit
 from weighbridge.router.failover import LocalLate
 
 _LOOKS: Final = 4
 """How often a limit is looked at before it is over; it may run over by one part in so many."""
+
+
+class _WholeTime(TimeLimit):
+    __slots__ = ()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            super().__exit__(kind, exc, trace)
+        except TimeoutError:
+            raise LocalLate("too_long") from None
+
+
+def whole_time(total_s: float, left_s: float) -> AbstractContextManager[object]:
+    """The limit of a whole local answer.
+
+    Args:
+        total_s: seconds it may take.
+        left_s: seconds its request may still take; where they are fewer, that limit alone holds.
+
+    Raises:
+        LocalLate: at the end of the block that took too long.
+    """
+    return nullcontext() if total_s >= left_s else _WholeTime(total_s)
 
 
 class Silence:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import dataclasses
 import json
 import logging
 from types import SimpleNamespace
@@ -20,13 +21,14 @@ from tests.support.engine_lab import (
     complete,
     new_call,
     parse_all,
+    play,
     stream,
     until,
     vllm_only,
 )
 from tests.support.fake_engine import FakeEngine
 from weighbridge.config.errors import ApiError, ContextLengthExceeded, InvalidRequest
-from weighbridge.pool.engine import Engine, EngineOverloaded, EngineUnavailable
+from weighbridge.pool.engine import Confidence, Engine, EngineOverloaded, EngineUnavailable
 from weighbridge.pool.processes import alive
 
 FREE_S = 0.5
@@ -414,6 +416,39 @@ def test_logprobs_come_with_every_token(lab: Lab) -> None:
         for token in (choice.get("logprobs") or {}).get("content") or ()
     ]
     assert streamed == [token["token"] for token in content]
+
+
+@both
+@pytest.mark.parametrize("asked", [False, True], ids=["unasked", "asked"])
+def test_how_sure_the_model_is_changes_nothing_that_the_caller_sees(lab: Lab, asked: bool) -> None:
+    body = chat(logprobs=True) if asked else chat()
+
+    async def main(engine: Engine) -> list[tuple[Answer, Answer]]:
+        pairs = []
+        for streamed in (False, True):
+            plain, weighed = new_call(body), dataclasses.replace(new_call(body), confidence=Confidence())
+            if streamed:
+                pairs.append((await play(engine, plain), await play(engine, weighed)))
+            else:
+                first, second = await engine.complete(plain), await engine.complete(weighed)
+                pairs.append((Answer(plain, [json.loads(first)]), Answer(weighed, [json.loads(second)])))
+        return pairs
+
+    def shown(answer: Answer) -> list[float]:
+        choices = [choice for document in answer.documents for choice in document["choices"]]
+        contents = [(choice.get("logprobs") or {}).get("content") or [] for choice in choices]
+        return [token["logprob"] for content in contents for token in content]
+
+    for plain, weighed in lab.run(main):
+        sure = weighed.call.confidence
+        assert sure is not None and sure.tokens == weighed.meter.completion == 12
+        assert sure.mean is not None and -20 < sure.mean < 0
+        assert weighed.text() == plain.text() and weighed.reasons() == plain.reasons()
+        assert len(shown(plain)) == len(shown(weighed)) == (12 if asked else 0)
+        if asked:
+            assert sum(shown(weighed)) == pytest.approx(sure.total, rel=1e-3)
+        keys = [set(choice) for document in plain.documents for choice in document["choices"]]
+        assert keys == [set(choice) for document in weighed.documents for choice in document["choices"]]
 
 
 @vllm_only

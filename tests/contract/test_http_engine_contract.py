@@ -113,6 +113,11 @@ def test_the_contract_both_ways(lab: Lab, check: Callable[[Lab, Any], None], way
     check(lab, way)
 
 
+@pytest.mark.parametrize("asked", [False, True], ids=["unasked", "asked"])
+def test_how_sure_the_model_is_changes_nothing_that_the_caller_sees(lab: Lab, asked: bool) -> None:
+    shared.test_how_sure_the_model_is_changes_nothing_that_the_caller_sees(lab, asked)
+
+
 @ways
 @pytest.mark.parametrize(
     ("fields", "param"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from tests.support.http_pair import pair, ways
 from tests.support.model_server import MODEL, PROMPT_MARK, Fault, model_server, status
 from weighbridge.config.errors import ApiError, ContextLengthExceeded, InvalidRequest
 from weighbridge.pool.engine import (
+    Confidence,
     EngineCall,
     EngineOverloaded,
     EngineUnavailable,
@@ -350,3 +352,37 @@ async def test_a_trail_that_nothing_was_sent_of_may_be_used_elsewhere() -> None:
             async for _ in both.engine.stream(EngineCall("x", chat(), new_call({}).meter, trail=trail)):
                 pass
         assert not trail.lost
+
+
+@ways
+async def test_a_server_without_log_probabilities_is_asked_without_them(way: Any) -> None:
+    async def ask(engine: Any) -> Confidence:
+        call = dataclasses.replace(new_call(chat()), confidence=(sure := Confidence()))
+        if way is complete:
+            await engine.complete(call)
+        else:
+            assert [event async for event in engine.stream(call)]
+        assert call.meter.completion == 12 and call.meter.exact
+        return sure
+
+    async with pair(weighs=False) as both:
+        assert (await ask(both.engine)).mean is None
+        assert (await ask(both.engine)).mean is None
+        # What it refused once it is not asked for again.
+        sent = [seen.body.get("logprobs") for seen in both.server.asked("/v1/chat/completions")]
+        assert sent == [True, None, None]
+
+
+@ways
+async def test_a_request_that_is_wrong_by_itself_says_nothing_about_log_probabilities(way: Any) -> None:
+    async with pair() as both:
+        wrong = dataclasses.replace(new_call(chat(temperature=3.5)), confidence=Confidence())
+        with pytest.raises(InvalidRequest):
+            if way is complete:
+                await both.engine.complete(wrong)
+            else:
+                async for _ in both.engine.stream(wrong):
+                    pytest.fail("an event came before the refusal")
+        sure = Confidence()
+        await both.engine.complete(dataclasses.replace(new_call(chat()), confidence=sure))
+        assert sure.tokens == 12

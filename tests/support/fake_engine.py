@@ -27,6 +27,8 @@ from weighbridge.pool.engine import (
 from weighbridge.pool.engine_body import for_engine
 
 DEFAULT_TOKENS = 16
+LOGPROB = -0.5
+"""Of every token."""
 
 
 @dataclass
@@ -270,6 +272,9 @@ class FakeEngine:
                         await self._pause(running, self.script.token_s, self.script.token_gate)
                     self._die_when_told(made)
                     call.meter.completion += 1
+                    if call.confidence is not None:
+                        call.confidence.total += LOGPROB
+                        call.confidence.tokens += 1
                     self._made += 1
                     made += 1
                     text.add(token)
@@ -378,7 +383,7 @@ def _logprobs(tokens: list[int]) -> dict[str, Any]:
         "content": [
             {
                 "token": VOCABULARY[token].decode("utf-8", "replace"),
-                "logprob": -0.5,
+                "logprob": LOGPROB,
                 "bytes": list(VOCABULARY[token]),
                 "top_logprobs": [],
             }

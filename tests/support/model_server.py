@@ -77,6 +77,7 @@ class ModelServer:
         engine: makes the answers.
         key: asked for under `/v1`, as vLLM does it.
         counts: whether it gives usage with every event to those who ask.
+        weighs: whether it gives log-probabilities to those who ask, or refuses the request.
     """
 
     engine: FakeEngine
@@ -84,6 +85,7 @@ class ModelServer:
     fault: Fault | None = None
     counts: bool = True
     tokenizes: bool = True
+    weighs: bool = True
     health: int = 200
     models: list[dict[str, Any]] = field(default_factory=lambda: [{"id": MODEL, "max_model_len": 512}])
     seen: list[Seen] = field(default_factory=list)
@@ -160,6 +162,8 @@ class ModelServer:
             return web.Response(status=fault.status, body=fault.body, headers=dict(fault.headers))
         if fault.name in ("garbage", "reset", "stall_head"):
             return await self._no_answer(fault.name, request)
+        if body.get("logprobs") and not self.weighs:
+            return _error(400, "BadRequestError", f"No logprobs here. {body}")
         if body.get("model") != MODEL:
             return _error(404, "NotFoundError", f"The model `{body.get('model')}` does not exist.")
         call = EngineCall(headers.get("x-request-id", "none"), body, TokenMeter())

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from weighbridge.config.usage import TokenMeter
-from weighbridge.pool.http_answer import Broken, Renamed, StreamReader, Tally, read_document
+from weighbridge.pool.engine import Confidence
+from weighbridge.pool.http_answer import Broken, Renamed, StreamReader, Sureness, Tally, read_document
 
 NAMES = Renamed("r1", "local-8b")
 
@@ -124,3 +125,33 @@ def test_a_document_that_is_no_finished_answer_is_refused(document: Any) -> None
     meter = TokenMeter()
     with pytest.raises(Broken):
         read_document(json.dumps(document).encode(), NAMES, Tally(meter))
+
+
+def weighed(*logprobs: Any) -> dict[str, Any]:
+    return {"content": [{"token": "x", "logprob": logprob} for logprob in logprobs]}
+
+
+@pytest.mark.parametrize("shown", [False, True])
+def test_how_sure_the_model_was_is_read_and_kept_from_who_did_not_ask(shown: bool) -> None:
+    confidence = Confidence()
+    choices = [{"message": {"content": "x"}, "finish_reason": "stop", "logprobs": weighed(-1.0, -0.5)}]
+    body = json.dumps({"choices": choices}).encode()
+    document = json.loads(read_document(body, NAMES, Tally(TokenMeter()), Sureness(confidence, shown)))
+    assert confidence == Confidence(-1.5, 2)
+    assert document["choices"][0]["logprobs"] == (weighed(-1.0, -0.5) if shown else None)
+
+    confidence = Confidence()
+    reader = StreamReader({}, NAMES, Tally(TokenMeter()), Sureness(confidence, shown))
+    data = {"index": 0, "delta": {"content": "x"}, "finish_reason": None, "logprobs": weighed(-2.0)}
+    event = reader.take(json.dumps({"choices": [data]}).encode())
+    assert event is not None and confidence == Confidence(-2.0, 1)
+    assert (b"-2.0" in event) is shown
+
+
+@pytest.mark.parametrize(
+    "logprobs", [None, [], {}, {"content": None}, {"content": [3, {}, {"logprob": "x"}]}, weighed(None), "x"]
+)
+def test_log_probabilities_that_are_none_count_for_nothing(logprobs: Any) -> None:
+    confidence, choice = Confidence(), {"logprobs": logprobs}
+    Sureness(confidence, False).take(choice)
+    assert confidence == Confidence() and choice == {"logprobs": None}

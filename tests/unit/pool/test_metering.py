@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from weighbridge.config.usage import TokenMeter
-from weighbridge.pool.engine import EngineUnavailable, Trail
+from weighbridge.pool.engine import Confidence, EngineUnavailable, Trail
 from weighbridge.pool.metering import Tally, Track
 
 
@@ -117,3 +117,29 @@ def test_a_continuation_is_counted_by_what_this_engine_did() -> None:
     trail.token_ids.append(4)
     track.settle()
     assert meter == TokenMeter(prompt=10, completion=4, cached=8)
+
+
+def sure(*choices: tuple[int, int, float | None]) -> Any:
+    """An output with new tokens and the sum of the log-probabilities so far, by the number of the choice."""
+    outputs = [
+        SimpleNamespace(index=index, token_ids=[0] * count, cumulative_logprob=total, finish_reason=None)
+        for index, count, total in choices
+    ]
+    return SimpleNamespace(outputs=outputs, num_cached_tokens=0, finished=False)
+
+
+def test_log_probabilities_of_all_choices_add_up() -> None:
+    confidence = Confidence()
+    assert confidence.mean is None
+    track = Track(TokenMeter(), confidence=confidence)
+    track.passed(sure((0, 2, -1.0), (1, 1, -4.0)))
+    track.passed(sure((0, 1, -1.5)))
+    track.passed(sure((1, 2, -6.5)))
+    assert confidence == Confidence(-8.0, 6)
+    assert confidence.mean == pytest.approx(-8.0 / 6)
+
+
+def test_an_engine_without_log_probabilities_is_not_counted_against_the_answer() -> None:
+    track = Track(TokenMeter(), confidence=Confidence())
+    track.passed(sure((0, 2, None)))
+    assert track.confidence is not None and track.confidence.total == 0.0

@@ -13,7 +13,7 @@ from weighbridge.router.lifecycle import Lifecycle, Limits, Phase
 STEPS = {
     "received": ["scored", "done"],
     "scored": ["queued", "done"],
-    "queued": ["queued", "granted", "done"],
+    "queued": ["queued", "granted", "committed", "done"],
     "granted": ["queued", "committed", "done"],
     "committed": ["done"],
     "done": [],
