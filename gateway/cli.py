@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from weighbridge.config.errors import ConfigError
 from weighbridge.gateway.cli_egress import add_egress
 from weighbridge.gateway.cli_masking import add_masking
+from weighbridge.gateway.cli_overlay import add_overlay
 
 # Nothing heavy is imported here: `--version`, `check` and `key new` answer at once, in an environment without vLLM.
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ def _parser() -> argparse.ArgumentParser:
 
     add_masking(commands, _common)
     add_egress(commands, _common)
+    add_overlay(commands, _common)
 
     key = commands.add_parser("key", help="make API and admin keys", allow_abbrev=False)
     new = key.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser).add_parser(

@@ -11,7 +11,7 @@ from weighbridge.config.errors import ApiError, InvalidRequest
 from weighbridge.config.problems import ConfigProblems, Problem, dotted
 from weighbridge.config.shape import Step
 from weighbridge.config.yamlsource import YamlFile, scan_yaml
-from weighbridge.policies.checking import NotAPolicy, document_of, keep_shut
+from weighbridge.policies.checking import NotAPolicy, document_of, keep_shut, keep_small
 from weighbridge.policies.compiled import Policy, compile_policy, content_of
 from weighbridge.policies.difference import Change, difference, merged, patch_between
 from weighbridge.policies.overlay import Overlay
@@ -104,7 +104,12 @@ class PolicyChanges:
         if content == before:
             raise PolicyRefused([Problem(_SOURCE, None, "", "it changes nothing that is in force")])
         patch = dict(data) if form == "overlay" else patch_between(before, content)
-        version = compile_policy(document).version
+        policy = compile_policy(document)
+        version = policy.version
+        try:
+            keep_small(policy)
+        except NotAPolicy as exc:
+            raise _refused(exc.found) from None
         try:
             number = self._record.propose(who, why, form, standing.policy.version, version, patch, content)
         except (StateUnavailable, ValueError) as exc:

@@ -9,7 +9,9 @@ from typing import Final
 from pydantic import ValidationError
 
 from weighbridge.config.problems import dotted, explain
+from weighbridge.config.yamlsource import MAX_BYTES
 from weighbridge.policies.aliases import alias_problems
+from weighbridge.policies.compiled import Policy
 from weighbridge.policies.endpoint_names import endpoint_problems
 from weighbridge.policies.schema import OVERLAID, Egress, Found, PolicyDocument
 
@@ -91,6 +93,16 @@ def keep_shut(egress: Egress, document: PolicyDocument, deployment: Deployment) 
     shut = deployment.endpoints is not None and not deployment.endpoints
     if shut and egress == "never" and document.egress != "never":
         raise NotAPolicy([(("egress",), "must stay never: the settings hold no commercial endpoint")])
+
+
+def keep_small(policy: Policy) -> None:
+    """What admins add stays within what a file may hold.
+
+    Raises:
+        NotAPolicy: the policy is larger.
+    """
+    if policy.size > MAX_BYTES:
+        raise NotAPolicy([((), f"the policy would be larger than {MAX_BYTES} bytes")])
 
 
 def _said(at: tuple[str | int, ...], why: str) -> Found:

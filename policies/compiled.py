@@ -178,6 +178,11 @@ class Policy:
         """Whether all requests of this tenant get a slot after the interactive ones."""
         return tenant in self._batch
 
+    @property
+    def size(self) -> int:
+        """Bytes of everything in force, as JSON."""
+        return len(self._content.encode())
+
     def content(self) -> dict[str, Any]:
         """Everything in force as plain data, in the policy file's shape, defaults filled in; a fresh copy."""
         data: dict[str, Any] = json.loads(self._content)

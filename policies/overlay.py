@@ -73,6 +73,15 @@ class Overlay:
 
     values: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def opens(self) -> bool:
+        """Whether it says that requests may leave."""
+        return bool(self.values.get("egress", "never") != "never")
+
+    def without(self, name: str) -> Overlay:
+        """This overlay less one thing at its top."""
+        return Overlay({key: value for key, value in self.values.items() if key != name})
+
     def patched(self, patch: ThresholdPatch) -> Overlay:
         """This overlay with the thresholds that `patch` names changed; null takes one away."""
         values = {name: value for name, value in self.values.items() if name != "bounds"}

@@ -26,7 +26,8 @@ class RoadLimits(Strict):
     )
     ceiling: Road | None = Field(
         default=None,
-        description="The highest road: the decision, overflow, failover and escalation go to none above it.",
+        description="The highest road: the decision, overflow, failover and escalation go to none above it. It saves "
+        "money and keeps nothing in, as a caller may still name a road above it: see `egress` and `forbid` for that.",
     )
     forbid: list[Road] | None = Field(
         default=None,

@@ -7,14 +7,14 @@ import hashlib
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from weighbridge.config.errors import ApiError, InvalidRequest
 from weighbridge.config.problems import ConfigProblems, Problem
 from weighbridge.config.yamlsource import read_bytes
-from weighbridge.policies.checking import Deployment, NotAPolicy, document_of, keep_shut
+from weighbridge.policies.checking import Deployment, NotAPolicy, document_of, keep_shut, keep_small
 from weighbridge.policies.compiled import Policy, compile_policy, content_of
 from weighbridge.policies.loader import parse_policy
 from weighbridge.policies.overlay import Overlay, OverlayConflict, ThresholdPatch, parse_patch
@@ -85,6 +85,8 @@ class _Conflict(ConfigProblems):
 
 
 _BESIDE = " (with an admin's changes over this file)"
+_TAKEN_OFF = ", and no version is kept that could go on; `weighbridge overlay drop` takes the changes off"
+_SHUT = "the policy file lets nothing leave"
 
 
 class PolicyStore:
@@ -110,6 +112,7 @@ class PolicyStore:
     problems: tuple[Problem, ...]
     """Why the file as it stands on disk is not in force; empty when it is."""
     file_state: FileState
+    _in_force: Standing
 
     def __init__(
         self,
@@ -138,10 +141,11 @@ class PolicyStore:
         content = _Content(read_bytes(source), ())
         self._seen = content.digest
         overlay, entry, last = self._kept()
+        self._kept_overlay = overlay
         self._recorded = None if last is None else last.entry.version
         self.problems, self.file_state = (), "in_force"
         try:
-            standing = self._parsed(content, overlay, entry)
+            standing = self._parsed(content, overlay, entry, None if last is None else last.base["egress"])
         except _Conflict as exc:
             standing = self._gone_on(exc, content, overlay, entry, last)
         self._put_in_force(standing)
@@ -165,8 +169,7 @@ class PolicyStore:
         with self._lock:
             content = self._read()
             settled, self._seen = content.digest == self._seen, content.digest
-            if self._recorded != self.current.version:
-                self._record_file()
+            self._record_file()
             return settled and self._take(content)
 
     async def watch(self) -> None:
@@ -237,13 +240,14 @@ class PolicyStore:
             document = landing.overlay.over(state.base, self.deployment)
             keep_shut(state.policy.egress, document, self.deployment)
             policy = compile_policy(document)
+            keep_small(policy)
             new = _new(state.base, landing.overlay, policy, landing.proposal, landing.back_to)
             try:
                 entry = self.record.from_admin(new, who, why)
             except (StateUnavailable, ValueError) as exc:
                 self._log.error("a change of the policy could not be kept: %s", type(exc).__name__)
                 raise not_kept() from exc
-            self._recorded = policy.version
+            self._recorded, self._kept_overlay = policy.version, landing.overlay
             self._put_in_force(Standing(state.base, state.digest, landing.overlay, entry, policy))
             self._refused = None  # a file that did not go with the old overlay may go with this one
             return policy
@@ -262,17 +266,15 @@ class PolicyStore:
         if digest == self._refused:
             return False
         try:
-            taken = self._parsed(content, state.overlay, state.entry)
+            taken = self._parsed(content, state.overlay, state.entry, state.base.egress)
         except ConfigProblems as exc:
             self._not_taken(digest, exc)
             return False
         before = self.current.version
         self._refused, self.problems, self.file_state = None, (), "in_force"
         self._put_in_force(taken)
-        if self.current.version == before:
-            return False
         self._record_file()
-        return True
+        return self.current.version != before
 
     def _not_taken(self, digest: bytes, refusal: ConfigProblems) -> None:
         self._refused, self.problems = digest, refusal.problems
@@ -281,7 +283,10 @@ class PolicyStore:
         for problem in refusal.problems:
             self._log.error("policy not taken, %s stays in force: %s", self.current.version, problem)
 
-    def _parsed(self, content: _Content, overlay: Overlay, entry: OverlayEntry | None) -> Standing:
+    def _parsed(
+        self, content: _Content, overlay: Overlay, entry: OverlayEntry | None, before: Egress | None
+    ) -> Standing:
+        """Args: before: the `egress` of the file that the overlay was on last."""
         if content.raw is None:
             raise ConfigProblems(content.problems)
         file = parse_policy(
@@ -291,6 +296,10 @@ class PolicyStore:
             self.deployment.endpoints,
             self.deployment.max_egress,
         )
+        if file.document.egress == "never" and before != "never" and overlay.opens:
+            # Whoever shuts the file means it. An admin who wants it open after that says so again.
+            self._log.error("%s: an admin's `egress` over it is taken off", _SHUT)
+            overlay = overlay.without("egress")
         try:
             document = overlay.over(file.document, self.deployment)
         except OverlayConflict as exc:
@@ -307,28 +316,34 @@ class PolicyStore:
     ) -> Standing:
         """What was in force before a restart goes on where the file has changed and no longer bears the overlay."""
         if last is None:
-            raise conflict
+            raise _lasting(conflict)
         try:
             base = document_of(last.base, self.deployment)
             self.current = compile_policy(Overlay(last.overlay).over(base, self.deployment))
         except NotAPolicy:
-            raise conflict from None
+            raise _lasting(conflict) from None
         self._not_taken(content.digest, conflict)
         return Standing(base, b"", overlay, entry, self.current)
 
     def _record_file(self) -> None:
         """Keep the version that the file has brought, if it is not kept yet. It is in force whatever the disk does."""
         state = self._in_force
-        if self._recorded == state.policy.version:
+        shut = state.overlay.values != self._kept_overlay.values
+        if not shut and self._recorded == state.policy.version:
             return
+        new = _new(state.base, state.overlay, state.policy)
         try:
-            self.record.from_file(_new(state.base, state.overlay, state.policy))
+            if shut:
+                entry = self.record.from_admin(new, "", _SHUT)
+                self._in_force = replace(state, entry=entry)
+            else:
+                self.record.from_file(new)
         except (StateUnavailable, ValueError) as exc:
             if self._unkept != state.policy.version:  # it is tried again at every look at the file
                 self._log.error("policy %s could not be kept: %s", state.policy.version, type(exc).__name__)
             self._unkept = state.policy.version
         else:
-            self._recorded = state.policy.version
+            self._recorded, self._kept_overlay = state.policy.version, state.overlay
 
     def _put_in_force(self, state: Standing) -> None:
         self._in_force = state
@@ -339,7 +354,7 @@ class PolicyStore:
 
     def _kept(self) -> tuple[Overlay, OverlayEntry | None, StoredVersion | None]:
         try:
-            entry = max(self._state.history(), key=lambda entry: entry.id, default=None)
+            entry = self._state.last_change()
             return Overlay(self._state.overlay() or {}), entry, self.record.last()
         except (StateUnavailable, ValueError) as exc:
             raise ConfigProblems([Problem("changes kept in state_dir", None, "", str(exc))]) from None
@@ -347,6 +362,10 @@ class PolicyStore:
     def _count_failure(self) -> None:
         if self._metrics is not None:
             self._metrics.policy_reload_failures_total.inc()
+
+
+def _lasting(conflict: _Conflict) -> ConfigProblems:
+    return ConfigProblems([replace(one, message=one.message + _TAKEN_OFF) for one in conflict.problems])
 
 
 def not_kept() -> ApiError:

@@ -17,6 +17,9 @@ from weighbridge.state.store import OverlayEntry, StateStore
 Source = Literal["file", "admin"]
 Form = Literal["policy", "overlay"]
 
+MOST_PROPOSALS: Final = 1_000
+"""Proposals that are kept; of older ones only those that came into force."""
+
 _ENTRY: Final = "SELECT id, at_ns, version, source, who, why, base_version, proposal, back_to"
 _ENTRIES: Final = _ENTRY + " FROM policy_versions "
 _STORED: Final = _ENTRY + ", base, overlay, content FROM policy_versions "
@@ -156,6 +159,11 @@ class PolicyRecord:
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (*values, _text(patch), _text(content)),
             ).lastrowid
+            conn.execute(
+                "DELETE FROM policy_proposals WHERE id <= ? "
+                "AND id NOT IN (SELECT proposal FROM policy_versions WHERE proposal IS NOT NULL)",
+                ((number or 0) - MOST_PROPOSALS,),
+            )
         return number or 0
 
     def last(self) -> StoredVersion | None:

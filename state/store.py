@@ -103,8 +103,8 @@ class StateStore:
         Raises:
             StateUnavailable.
         """
-        entries = self._read("SELECT * FROM overlays ORDER BY id DESC LIMIT 1")
-        return (entries[0].values or None) if entries else None
+        last = self.last_change()
+        return None if last is None else last.values or None
 
     def set_overlay(
         self,
@@ -134,6 +134,15 @@ class StateStore:
             if beside is not None:
                 beside(conn, at_ns)
         return OverlayEntry(number or 0, at_ns, who, why, msgspec.json.decode(text), base_policy_version)
+
+    def last_change(self) -> OverlayEntry | None:
+        """The latest change, if there was one.
+
+        Raises:
+            StateUnavailable.
+        """
+        entries = self._read("SELECT * FROM overlays ORDER BY id DESC LIMIT 1")
+        return entries[0] if entries else None
 
     def history(self) -> list[OverlayEntry]:
         """Every change, the oldest first.

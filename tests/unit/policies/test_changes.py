@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.policies.states import TEXT, FixedClock, MemoryState
-from weighbridge.config.errors import ApiError
+from weighbridge.config.errors import ApiError, ConfigError
 from weighbridge.policies.changes import MAX_PROBLEMS, PolicyChanges, PolicyRefused
 from weighbridge.policies.difference import Change
 from weighbridge.policies.store import PolicyStore
@@ -432,3 +432,64 @@ def _set(tree: dict[str, Any], change: Change) -> None:
         del tree[last]
     else:
         tree[last] = change.after
+
+
+def shut(file: Path) -> None:
+    file.write_text(TEXT.replace("egress: masked", "egress: never"))
+
+
+def test_a_file_that_shuts_the_way_out_is_not_held_open_by_an_admin(desk: Desk) -> None:
+    desk.apply(desk.overlay({"egress": "masked", "bounds": {"local_8b": 0.3}}))
+    shut(desk.file)
+    assert desk.store.reload_if_changed()
+    assert (desk.store.current.egress, desk.store.current.local_8b) == ("never", 0.3)
+    assert desk.sources()[-1] == ("admin", "", "the policy file lets nothing leave")
+    again = Desk(desk.file, desk.state)
+    assert again.store.current == desk.store.current, "and after a restart"
+    assert again.sources() == desk.sources()
+
+
+def test_nor_where_it_shuts_while_no_gateway_runs(desk: Desk) -> None:
+    desk.apply(desk.overlay({"egress": "masked", "bounds": {"local_8b": 0.3}}))
+    shut(desk.file)
+    for _ in range(2):
+        again = Desk(desk.file, desk.state)
+        assert (again.store.current.egress, again.store.current.local_8b) == ("never", 0.3)
+        assert again.sources()[-1] == ("admin", "", "the policy file lets nothing leave")
+
+
+def test_an_admin_may_open_it_again_knowing_what_the_file_says(desk: Desk) -> None:
+    shut(desk.file)
+    desk.store.reload_if_changed()
+    desk.apply(desk.overlay({"egress": "masked"}))
+    desk.file.write_text(desk.file.read_text() + "# the same\n")
+    desk.store.reload_if_changed()
+    assert desk.store.current.egress == "masked"
+    assert Desk(desk.file, desk.state).store.current.egress == "masked"
+
+
+def test_what_admins_add_stays_within_what_a_file_may_hold(desk: Desk) -> None:
+    before = desk.store.current
+    many = {f"tenant-{n:05d}": {"pin": "local-70b", "floor": "local-8b"} for n in range(24_000)}
+    with pytest.raises(PolicyRefused, match="larger than 1048576 bytes"):
+        desk.overlay({"tenants": many})
+    half = {name: rule for name, rule in many.items() if name < "tenant-09000"}
+    desk.apply(desk.overlay({"tenants": half}))
+    with pytest.raises(PolicyRefused, match="larger than"):
+        desk.overlay({"tenants": many})
+    assert desk.store.current.version != before.version
+
+
+def test_old_proposals_that_came_to_nothing_are_dropped(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weighbridge.state.policy_record.MOST_PROPOSALS", 3)
+    desk.apply(desk.overlay({"bounds": {"local_8b": 0.1}}))
+    for n in range(2, 7):
+        desk.overlay({"bounds": {"local_8b": n / 100}})
+    assert [one.id for one in desk.changes.proposals(0, 99)] == [1, 4, 5, 6]
+
+
+def test_a_start_that_cannot_go_on_names_the_way_out(file: Path) -> None:
+    first = Desk(file, adapters=("lora",))
+    first.apply(first.overlay({"aliases": {"gpt": "lora"}}))
+    with pytest.raises(ConfigError, match="`weighbridge overlay drop` takes the changes off"):
+        Desk(file, first.state, adapters=())
