@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -20,14 +20,22 @@ class Lane:
 
     def __init__(self, name: str) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+        self._pieces: set[Future[Any]] = set()
+
+    @property
+    def pieces(self) -> int:
+        """Pieces that have begun, or wait for their turn."""
+        return len(self._pieces)
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What `work` returns or raises. Costs some tenths of a millisecond by itself: not for short work.
 
         Cancelling the caller leaves a piece that has begun to end by itself.
         """
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, lambda: work(*args, **kwargs))
+        piece = self._thread.submit(work, *args, **kwargs)
+        self._pieces.add(piece)
+        piece.add_done_callback(self._pieces.discard)
+        return await asyncio.wrap_future(piece)
 
 
 BODIES: Final = Lane("bodies")
@@ -35,6 +43,9 @@ BODIES: Final = Lane("bodies")
 
 MASKING: Final = Lane("masking")
 """For masking, whose pieces may take longer and must not keep bodies waiting."""
+
+JUDGING: Final = Lane("judging")
+"""For looking at answers, which nobody but their own callers may wait for."""
 
 
 def is_small(value: Any, *, nodes: int, chars: int) -> bool:

@@ -7,7 +7,6 @@ be.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncGenerator
 from types import TracebackType
 from typing import Any, Final
@@ -103,8 +102,8 @@ class HttpEngine:
         self._calls: dict[str, Exchange] = {}
         self._silent = 0
         self._made = 0
-        self._weighs = True
-        """The server gives log-probabilities, as far as is known."""
+        self._weighs: bool | None = None
+        """Whether the server gives log-probabilities; None until it has shown."""
 
     @property
     def max_model_len(self) -> int:
@@ -252,21 +251,21 @@ class HttpEngine:
     async def _send(self, exchange: Exchange, call: EngineCall, tally: Tally, *, stream: bool) -> None:
         """Send the request; returns once an answer with status 200 has begun."""
         prepared = self._prepared(call, stream=stream)
-        weighed = self._weighs and call.confidence is not None and not prepared.get("logprobs")
+        weighed = self._weighs is not False and call.confidence is not None and not prepared.get("logprobs")
         tally.unknown()
         status = await self._ask(exchange, {**prepared, "logprobs": True} if weighed else prepared, stream)
-        if weighed and status in (400, 422):
+        body = b"" if status == 200 else await _rest(exchange)
+        if weighed and status in (400, 422) and (self._weighs is None or b"logprob" in body):
             # It may be one that gives no log-probabilities: that is not the caller's fault.
-            with contextlib.suppress(ExchangeLost):
-                await exchange.read()
             exchange.close()
             status = await self._ask(exchange, prepared, stream)
-            self._weighs = status != 200
+            if status == 200 and self._weighs is None:
+                self._weighs = False
+            body = b"" if status == 200 else await _rest(exchange)
+        elif weighed and status == 200:
+            self._weighs = True
         if status == 200:
             return
-        body = b""
-        with contextlib.suppress(ExchangeLost):
-            body = await exchange.read()
         error = refusal(status, body, prepared, self.max_model_len)
         if status < 500 or isinstance(error, EngineOverloaded):
             tally.nothing()
@@ -324,6 +323,14 @@ class HttpEngine:
         dead when nothing is left of that. Its successor waits for the server."""
         if self._deaf and not self._calls and not self._closed.is_set():
             self._died.set()
+
+
+async def _rest(exchange: Exchange) -> bytes:
+    """What an error says, as far as it came."""
+    try:
+        return await exchange.read()
+    except ExchangeLost:
+        return b""
 
 
 def _written(body: dict[str, Any]) -> bytes:

@@ -23,8 +23,8 @@ _OURS = (
 )
 
 
-class _Delta(msgspec.Struct):
-    """What may carry content; of any type, since providers differ and this only asks whether it is there."""
+class Delta(msgspec.Struct):
+    """What a message, or a piece of one, may carry; of any type, since providers differ."""
 
     content: Any = None
     reasoning: Any = None
@@ -32,10 +32,11 @@ class _Delta(msgspec.Struct):
     refusal: Any = None
     tool_calls: Any = None
     function_call: Any = None
+    audio: Any = None
 
 
 class _Choice(msgspec.Struct):
-    delta: _Delta | None = None
+    delta: Delta | None = None
     finish_reason: Any = None
 
 
@@ -76,6 +77,7 @@ def has_content(payload: bytes) -> bool:
             or delta.refusal
             or delta.tool_calls
             or delta.function_call
+            or delta.audio
         ):
             return True
     return False

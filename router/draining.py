@@ -32,9 +32,10 @@ async def drained(
     try:
         await asyncio.shield(task)
     except asyncio.CancelledError:
-        delivery.discard = True
+        # Who is still there may yet be told something.
+        delivery.discard = not (ends := ends_now())
         try:
-            async with asyncio.timeout(0 if ends_now() else drain_s):
+            async with asyncio.timeout(0 if ends else drain_s):
                 await asyncio.shield(task)
         except (TimeoutError, asyncio.CancelledError):
             log.debug("a commercial answer was not read to its end")

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import msgspec
 
+from weighbridge.config.deadline import Deadline
 from weighbridge.config.errors import ApiError
-from weighbridge.config.offload import BODIES
+from weighbridge.config.offload import JUDGING
 from weighbridge.config.roads import Road
 from weighbridge.config.usage import TokenMeter
 from weighbridge.policies.escalation import Escalation, Evidence
 from weighbridge.pool.engine import Confidence, EngineCall
 from weighbridge.router.account import Account
 from weighbridge.router.admitted import Admitted
-from weighbridge.router.evidence import Allowance, Look, TooMuch, find
+from weighbridge.router.evidence import Look, find
 from weighbridge.router.evidence_answer import Asked, Heard, Said, read_answer
+from weighbridge.router.evidence_json import Allowance, TooMuch
 from weighbridge.router.failover import Escalated
 from weighbridge.router.roads import closing
 from weighbridge.router.silence import Silence
@@ -28,10 +33,14 @@ log = logging.getLogger("weighbridge.router")
 
 _INLINE_BYTES: Final = 32_768
 _INLINE_S: Final = 0.005
+_INLINE_NODES: Final = 1_000
 """How large an answer is looked at on the event loop, and for how long; what takes longer is looked at beside it."""
-_LONGEST_S: Final = 0.5
-"""An answer that cannot be judged in this time is delivered."""
-_MAX_HELD_BYTES: Final = 1 << 20
+_LONGEST_S: Final = 0.05
+_MOST_BESIDE: Final = 4
+"""An answer that cannot be judged in this time, or finds so many others there, is delivered."""
+_TO_DELIVER_S: Final = 0.1
+"""What judging leaves of a request's time."""
+_MAX_HELD_BYTES: Final = 512 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +60,25 @@ class Climb:
     Args:
         policy: what counts for the request's task.
         walk: knows which roads above are open.
+        deadline: the request's.
         account: gets what the caller is told of it.
     """
 
     def __init__(
-        self, policy: Escalation, request: Admitted, walk: Walk, task: str, account: Account
+        self,
+        policy: Escalation,
+        request: Admitted,
+        walk: Walk,
+        task: str,
+        account: Account,
+        deadline: Deadline,
     ) -> None:
         self._policy = policy
         self._request = request
         self._walk = walk
         self._task = task
         self._account = account
+        self._deadline = deadline
         self._given: set[Evidence] = set()
         """Reasons for which the request was moved."""
         self.kept: Kept | None = None
@@ -90,17 +107,8 @@ class Climb:
         Raises:
             Escalated: it is kept, and a road above is to be asked.
         """
-        wanted = self._wanted()
-        if not wanted or self._walk.returned or (self._walk.explicit and not self._walk.above):
-            return
-        try:
-            inline = len(document) <= _INLINE_BYTES
-            answer = read_answer(document) if inline else await BODIES.run(read_answer, document)
-        except msgspec.DecodeError:
-            return
-        evidence = await self._find(Look(wanted, self._policy.min_mean_logprob), answer, call, inline)
-        if evidence is not None:
-            self._move(evidence, call, document)
+        if self._wanted() and self._walk.above:
+            await self._look(partial(read_answer, document), len(document), call, document)
 
     async def held(
         self, events: AsyncIterator[bytes], call: EngineCall, silence: Silence
@@ -130,18 +138,27 @@ class Climb:
                 if few and size < _MAX_HELD_BYTES:
                     continue
                 looked = True
-                await self._look(heard.said(), call, None)
+                await self._look(heard.said, size, call, None)
                 yield b"".join(held)
             if not looked and held:
                 whole = b"".join(held)
-                await self._look(heard.said(), call, whole if heard.ended else None)
+                await self._look(heard.said, size, call, whole if heard.ended else None)
                 yield whole
 
-    async def _look(self, answer: list[Said], call: EngineCall, whole: bytes | None) -> None:
+    async def _look(
+        self, read: Callable[[], list[Said]], size: int, call: EngineCall, whole: bytes | None
+    ) -> None:
+        """Judge an answer, or its beginning, of so many bytes."""
         look = Look(self._wanted(), self._policy.min_mean_logprob, whole is not None)
-        evidence = await self._find(look, answer, call, inline=True)
-        if evidence is not None:
-            self._move(evidence, call, whole)
+        evidence = await self._find(look, read, call, inline=size <= _INLINE_BYTES)
+        if evidence is None:
+            return
+        road = self._walk.road
+        self._given.add(evidence)
+        if whole is not None:
+            self.kept = Kept(road, evidence, call.meter, whole)
+        self._account.told = f"escalated from {road}: {evidence}"
+        raise Escalated(road, evidence, again=whole is None)
 
     def _wanted(self) -> frozenset[Evidence]:
         """What may still move the request: nothing twice."""
@@ -149,36 +166,29 @@ class Climb:
             return frozenset()
         return self._policy.on - self._given if self._given else self._policy.on
 
-    async def _find(self, look: Look, answer: list[Said], call: EngineCall, inline: bool) -> Evidence | None:
+    async def _find(
+        self, look: Look, read: Callable[[], list[Said]], call: EngineCall, inline: bool
+    ) -> Evidence | None:
         asked = Asked(self._request.body, self._task)
         mean = None if call.confidence is None else call.confidence.mean
+        left_s = self._deadline.remaining() - _TO_DELIVER_S
         try:
             if inline:
-                try:
-                    return find(look, asked, answer, mean, Allowance(_INLINE_S))
-                except TooMuch:
-                    pass
-            return await BODIES.run(_find_beside, look, asked, answer, mean)
-        except TooMuch:
-            log.info("request %s: its answer takes too long to judge", self._request.request_id)
+                with suppress(TooMuch):
+                    return find(look, asked, read(), mean, Allowance(_INLINE_S, _INLINE_NODES))
+            if JUDGING.pieces >= _MOST_BESIDE or left_s <= 0:
+                raise TooMuch
+            return await asyncio.wait_for(JUDGING.run(_find_beside, look, asked, read, mean), left_s)
+        except msgspec.DecodeError:
+            pass
+        except (TooMuch, TimeoutError):
+            log.info("request %s: its answer could not be judged in time", self._request.request_id)
         except Exception as exc:
             # Judging must not cost the caller an answer.
             log.error(
                 "request %s: its answer was not judged, %s", self._request.request_id, type(exc).__name__
             )
         return None
-
-    def _move(self, evidence: Evidence, call: EngineCall, whole: bytes | None) -> None:
-        road = self._walk.road
-        if not self._walk.above:
-            self._account.told = f"{evidence} on {road}, and no road above it is open"
-            log.info("request %s: %s", self._request.request_id, self._account.told)
-            return
-        self._given.add(evidence)
-        if whole is not None:
-            self.kept = Kept(road, evidence, call.meter, whole)
-        self._account.told = f"escalated from {road}: {evidence}"
-        raise Escalated(road, evidence, again=whole is None)
 
     def give_back(self, error: ApiError) -> bytes:
         """The kept answer, which is the caller's after all.
@@ -194,5 +204,7 @@ class Climb:
         return kept.answer
 
 
-def _find_beside(look: Look, asked: Asked, answer: list[Said], mean: float | None) -> Evidence | None:
-    return find(look, asked, answer, mean, Allowance(_LONGEST_S))
+def _find_beside(
+    look: Look, asked: Asked, read: Callable[[], list[Said]], mean: float | None
+) -> Evidence | None:
+    return find(look, asked, read(), mean, Allowance(_LONGEST_S))

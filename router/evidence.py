@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from weighbridge.policies.escalation import Evidence
-from weighbridge.router.evidence_answer import Asked, Said
-from weighbridge.router.evidence_json import Allowance, NotJson, TooMuch, fits, read_json
+from weighbridge.router.evidence_answer import Asked, Call, Said
+from weighbridge.router.evidence_json import Allowance, NotJson, fits, read_json
 from weighbridge.router.evidence_text import loops, names_a_language, other_language, refuses
 
 _UNPARSED: Final = ("<tool_call>", "[TOOL_CALLS]", "<|python_tag|>", "<function=", "<|tool_call")
@@ -44,7 +44,9 @@ def find(
     if not answer:
         return None
     for evidence in _ORDER:
-        if evidence in look.wanted and all(_SHOWS[evidence](look, asked, said, allowance) for said in answer):
+        if evidence in look.wanted and all(
+            _SHOWS[evidence](look, asked, said, allowance) for said in answer if allowance.left()
+        ):
             return evidence
     if "low_logprob" in look.wanted and mean_logprob is not None and look.least_logprob is not None:
         return "low_logprob" if mean_logprob < look.least_logprob else None
@@ -52,43 +54,47 @@ def find(
 
 
 def _empty(look: Look, asked: Asked, said: Said, allowance: Allowance) -> bool:
-    if said.text.strip() or said.calls or said.refusal:
+    if said.text.strip() or said.calls or said.refusal or said.other:
         return False
-    if not look.whole:
-        return not said.thought
-    # The caller's own stop text or limit may have come first.
-    return not (asked.stops or said.stop is not None or (said.cut and asked.limited))
+    return not asked.ended(said) if look.whole else not said.thought
 
 
 def _invalid_tool_call(look: Look, asked: Asked, said: Said, allowance: Allowance) -> bool:
-    if not look.whole or not asked.may_call or said.refusal:
+    if not look.whole or not asked.may_call or said.refusal or said.other:
         return False
     if not said.calls:
-        return asked.must_call or said.text.lstrip().startswith(_UNPARSED)
+        missing = asked.must_call or said.text.lstrip().startswith(_UNPARSED)
+        return missing and not asked.ended(said)
     return any(
-        call.type in (None, "function") and not _call_fits(asked, call.name, call.arguments, allowance)
+        call.type in (None, "function") and not _call_fits(asked, said, call, allowance)
         for call in said.calls
     )
 
 
-def _call_fits(asked: Asked, name: object, arguments: str, allowance: Allowance) -> bool:
+def _call_fits(asked: Asked, said: Said, call: Call, allowance: Allowance) -> bool:
+    name, arguments = call.name, call.arguments.strip()
     if not isinstance(name, str) or name not in asked.tools or asked.named_tool not in (None, name):
         return False
+    if not arguments and asked.ended(said):
+        return True
     try:
         # Some servers leave out what holds nothing.
-        given = read_json(arguments) if arguments.strip() else {}
+        given = read_json(arguments) if arguments else {}
     except NotJson:
-        return False
+        return asked.ended(said)
     return isinstance(given, dict) and fits(given, asked.tools[name], allowance)
 
 
 def _invalid_json(look: Look, asked: Asked, said: Said, allowance: Allowance) -> bool:
-    if not look.whole or not asked.wants_json or said.calls or said.refusal:
+    if not look.whole or not asked.wants_json or said.calls or said.refusal or said.other:
         return False
     try:
         value = read_json(said.text)
     except NotJson:
-        return True
+        return not asked.ended(said)
+    if not isinstance(value, dict | list) and asked.ended(said):
+        # The beginning of a longer number.
+        return False
     if asked.schema is None:
         return not isinstance(value, dict | list)
     return not fits(value, asked.schema, allowance)
@@ -103,7 +109,7 @@ def _refusal(look: Look, asked: Asked, said: Said, allowance: Allowance) -> bool
 def _wrong_language(look: Look, asked: Asked, said: Said, allowance: Allowance) -> bool:
     if said.calls or asked.wants_json or asked.task in ("translation", "code"):
         return False
-    return other_language(asked.question, said.text) and not any(map(names_a_language, asked.texts()))
+    return other_language(asked.question, said.text) and not names_a_language(asked.texts())
 
 
 def _repetition(look: Look, asked: Asked, said: Said, allowance: Allowance) -> bool:
@@ -125,5 +131,3 @@ _SHOWS: Final[dict[Evidence, Callable[[Look, Asked, Said, Allowance], bool]]] = 
     "length": _length,
 }
 _ORDER: Final = tuple(_SHOWS)
-
-__all__ = ["Allowance", "Look", "TooMuch", "find"]

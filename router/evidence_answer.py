@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from weighbridge.router.answer import payload_of
+from weighbridge.router.answer import Delta, payload_of
 
 _CUT: Final = "length"
 
@@ -29,6 +29,8 @@ class Said(msgspec.Struct):
     """The model has shown its reasoning."""
     refusal: bool = False
     """The answer says itself that it is a refusal."""
+    other: bool = False
+    """It answers with something that is neither text nor a tool call: sound, a picture, a call of the old form."""
     calls: list[Call] = msgspec.field(default_factory=list)
     finish: Any = None
     """Why it ended; None while it goes on."""
@@ -53,6 +55,10 @@ class Asked:
         self.limited = (body.get("max_tokens") if limit is None else limit) is not None
         """The caller has set how long the answer may be."""
         self.stops = bool(body.get("stop") or body.get("stop_token_ids"))
+
+    def ended(self, said: Said) -> bool:
+        """Whether the caller's own stop text or limit may have ended an answer, as it would a more capable model's."""
+        return self.stops or said.stop is not None or (said.cut and self.limited)
 
     @property
     def wants_json(self) -> bool:
@@ -95,13 +101,13 @@ class Asked:
         """The text of the caller's last message."""
         for message in reversed(self._messages):
             if message.get("role") == "user":
-                return "\n".join(_texts(message))
+                return "\n".join(_texts(message.get("content")))
         return ""
 
     def texts(self) -> Iterator[str]:
         """The texts of all messages, the system's too."""
         for message in self._messages:
-            yield from _texts(message)
+            yield from _texts(message.get("content"))
 
     @property
     def _messages(self) -> list[dict[str, Any]]:
@@ -112,12 +118,16 @@ def _dicts(value: Any) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def _texts(message: dict[str, Any]) -> Iterator[str]:
-    content = message.get("content")
+def _texts(content: Any) -> Iterator[str]:
     for part in content if isinstance(content, list) else (content,):
         text = part.get("text") if isinstance(part, dict) else part
         if isinstance(text, str):
             yield text
+
+
+def _pictures(content: Any) -> bool:
+    """Whether content in parts has some that are no text."""
+    return any("text" not in part for part in _dicts(content))
 
 
 class _Function(msgspec.Struct):
@@ -131,11 +141,7 @@ class _Call(msgspec.Struct):
     function: _Function | None = None
 
 
-class _Message(msgspec.Struct):
-    content: Any = None
-    reasoning: Any = None
-    reasoning_content: Any = None
-    refusal: Any = None
+class _Message(Delta):
     tool_calls: list[_Call] | None = None
 
 
@@ -191,15 +197,15 @@ class Heard:
 
 
 def _joined(pieces: Iterable[_Choice]) -> Said:
-    said, texts, calls = Said(), [], dict[int, Call]()
+    said, texts, calls = Said(), list[str](), dict[int, Call]()
     for piece in pieces:
         message = piece.message or piece.delta
         said.finish = piece.finish_reason or said.finish
         said.stop = said.stop if piece.stop_reason is None else piece.stop_reason
         if message is None:
             continue
-        if isinstance(message.content, str):
-            texts.append(message.content)
+        texts += _texts(message.content)
+        said.other = said.other or bool(message.function_call or message.audio or _pictures(message.content))
         said.thought = said.thought or bool(message.reasoning or message.reasoning_content)
         said.refusal = said.refusal or bool(message.refusal)
         for n, call in enumerate(message.tool_calls or ()):

@@ -7,9 +7,24 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from typing import Final
 
 _FENCED: Final = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+
+_END: Final = 4_000
+"""Characters of a question's beginning, and of its end, where it says what is wanted."""
+
+
+def _ends(question: str) -> str:
+    return question if len(question) <= 2 * _END else f"{question[:_END]}\n{question[-_END:]}"
+
+
+def _holds_one(text: str, words: Iterable[str]) -> bool:
+    """Whether one of the words, in small letters, is in the text: ten times as fast as a pattern of them all."""
+    text = text.lower()
+    return any(word in text for word in words)
+
 
 # ---- refusals ----
 
@@ -78,8 +93,9 @@ _FOR_WANT_OF: Final = re.compile(
     re.IGNORECASE,
 )
 """An answer that says what it lacks is the right one where that is so."""
-_ABOUT_REFUSING: Final = re.compile(
-    r"refus|declin|reject|apolog|sorry|turn(?:ing)? down|거절|거부|사과|죄송|양해|정중", re.IGNORECASE
+_ABOUT_REFUSING: Final = (
+    *("refus", "declin", "reject", "apolog", "sorry", "turn down", "turning down"),
+    *("거절", "거부", "사과", "죄송", "양해", "정중"),
 )
 
 
@@ -94,7 +110,7 @@ def refuses(text: str, question: str) -> bool:
         return False
     opening = text[:_OPENING]
     found = _ENGLISH_REFUSAL.match(opening) or _KOREAN_REFUSAL.match(opening)
-    if found is None or _ABOUT_REFUSING.search(question):
+    if found is None or _holds_one(_ends(question), _ABOUT_REFUSING):
         return False
     return _GOES_ON.search(text, found.end()) is None and _FOR_WANT_OF.search(text) is None
 
@@ -114,18 +130,31 @@ _NEXT_TO_NONE: Final = 0.05
 _MOSTLY: Final = 0.6
 _LOOKED_AT: Final = 20_000
 """Characters of a text whose language is told."""
-_LANGUAGE: Final = re.compile(
-    r"languages?\b|translat|bilingual|english|korean|hangul|japanese|chinese|mandarin|cantonese|french|german|spanish"
-    r"|italian|portuguese|russian|vietnamese|thai|indonesian|arabic|hindi|turkish|latin|hanja|kanji"
-    r"|언어|번역|영어|영문|한국어|한국말|한글|국문|국어|일본어|일어|중국어|한문|한자|프랑스어|불어|독일어|독어|스페인어|이탈리아어"
-    r"|포르투갈어|러시아어|베트남어|태국어|인도네시아어|아랍어|외국어|로마자",
-    re.IGNORECASE,
+_LANGUAGES: Final = (
+    *("language", "translat", "bilingual", "english", "korean", "hangul", "japanese"),
+    *("chinese", "mandarin", "cantonese", "french", "german", "spanish", "italian"),
+    *("portuguese", "russian", "vietnamese", "thai", "indonesian", "arabic", "hindi"),
+    *("turkish", "latin", "hanja", "kanji"),
+    *("언어", "번역", "영어", "영문", "한국어", "한국말", "한글", "국문", "국어"),
+    *("일본어", "일어", "중국어", "한문", "한자", "프랑스어", "불어", "독일어", "독어"),
+    *("스페인어", "이탈리아어", "포르투갈어", "러시아어", "베트남어", "태국어"),
+    *("인도네시아어", "아랍어", "외국어", "로마자"),
 )
+_MESSAGES_LOOKED_AT: Final = 60_000
+"""Characters of all messages together in which a language's name is looked for."""
 
 
-def names_a_language(text: str) -> bool:
-    """Whether a message speaks of languages at all: then the answer's may be another than the question's."""
-    return _LANGUAGE.search(text) is not None
+def names_a_language(texts: Iterable[str]) -> bool:
+    """Whether messages speak of languages at all: then the answer's may be another than the question's.
+
+    True of messages that are too long to tell.
+    """
+    left = _MESSAGES_LOOKED_AT
+    for text in texts:
+        left -= len(text) + 1
+        if left < 0 or _holds_one(text, _LANGUAGES):
+            return True
+    return False
 
 
 def other_language(question: str, answer: str) -> bool:
@@ -166,8 +195,8 @@ _LINES: Final = 8
 _LONG_LINE: Final = 20
 _BULLET: Final = re.compile(r"^\s*(?:[-*•·]|\(?\d{1,4}[.):]|[a-zA-Z가-힣][.)])?\s*")
 _ASKED_FOR: Final = re.compile(
-    r"\brepeat|\b\d+ ?(?:times|copies|lines)\b|\b(?:hundred|ten|twenty|fifty) (?:times|lines)\b|over and over"
-    r"|반복|되풀이|\d+ ?(?:번|회|줄)|(?:열|스무|백) ?번",
+    r"\brepeat|\b\d{1,6} ?(?:times|copies|lines)\b|\b(?:hundred|ten|twenty|fifty) (?:times|lines)\b|over and over"
+    r"|반복|되풀이|(?<!\d)\d{1,6} ?(?:번|회|줄)|(?:열|스무|백) ?번",
     re.IGNORECASE,
 )
 
@@ -181,7 +210,9 @@ def loops(text: str, question: str, cut: bool) -> bool:
     text = text.rstrip()
     if len(text) < _SHORTEST:
         return False
-    return (_in_circles(text[-_SEEN:], cut) or _same_lines(text[-_SEEN:])) and not _ASKED_FOR.search(question)
+    return (_in_circles(text[-_SEEN:], cut) or _same_lines(text[-_SEEN:])) and not _ASKED_FOR.search(
+        _ends(question)
+    )
 
 
 def _in_circles(text: str, cut: bool) -> bool:

@@ -161,17 +161,19 @@ class Lifecycle:
         raise error from None
 
     async def _serve_or_keep(self) -> None:
-        """Serve the request; where that fails, by an answer of its own that was not thought good enough."""
+        """Serve the request; where that fails or is cut, by an answer of its own that was not thought good enough."""
         try:
             with TimeLimit(self._deadline.remaining()):
                 await self._serve()
-        except ClientGone:
-            raise
-        except Exception as exc:
-            climb = self._climb
+        except (Exception, asyncio.CancelledError) as exc:
+            error, climb = exc, self._climb
+            if isinstance(exc, asyncio.CancelledError) and self._cut_by_us() and not self._delivery.discard:
+                error = ShuttingDown()
             if climb is None or climb.kept is None or self.phase in (Phase.COMMITTED, Phase.DONE):
                 raise
-            self._whole = climb.give_back(answer_to(exc, self.request.request_id, self.phase.value))
+            if isinstance(error, asyncio.CancelledError | ClientGone):
+                raise
+            self._whole = climb.give_back(answer_to(error, self.request.request_id, self.phase.value))
             if self.request.stream:
                 await self._commit()
                 await self._delivery.write(self._whole)
@@ -187,7 +189,7 @@ class Lifecycle:
             self._way_out = WayOut(self.request, self._roads, weighed.policy, self._deadline)
         escalation = weighed.policy.escalation_for(decision.task)
         if escalation.on:
-            self._climb = Climb(escalation, self.request, walk, decision.task, self.account)
+            self._climb = Climb(escalation, self.request, walk, decision.task, self.account, self._deadline)
         self._delivery.start_waiting()
         while True:
             road = walk.road
@@ -213,9 +215,8 @@ class Lifecycle:
             self._lost.names.clear()
 
     def _stays_in_tier(self, road: Road) -> bool:
-        committed = self.phase is Phase.COMMITTED
         asked = road != COMMERCIAL and self._engine is not None
-        return asked and self._lost.another(road, self._worker, self._trail, committed)
+        return asked and self._lost.another(road, self._worker, self._trail, self.phase is Phase.COMMITTED)
 
     async def _asks_again(self, setback: Setback, elsewhere: bool, what: str) -> bool:
         """Whether a commercial endpoint is asked once more, the same or another; waits until its turn has come."""
@@ -364,8 +365,7 @@ class Lifecycle:
 
     async def _pump(self, events: AsyncIterator[bytes], silence: Silence | None = None) -> None:
         """Pass events on. What comes before the first content is held, so that it can still be dropped."""
-        held: list[bytes] = []
-        held_bytes = 0
+        held, held_bytes = list[bytes](), 0
         silence = silence or Silence(0, 0)
         async for event in events:
             out = event
@@ -373,9 +373,9 @@ class Lifecycle:
             if self.phase is Phase.GRANTED:
                 held.append(event)
                 held_bytes += len(event)
-                if held_bytes > MAX_HELD_BYTES:
-                    raise EmptyAnswer
                 if not answer.commits(event):
+                    if held_bytes > MAX_HELD_BYTES:
+                        raise EmptyAnswer
                     continue
                 silence.away = True
                 await self._commit()

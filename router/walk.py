@@ -88,11 +88,6 @@ class Walk:
         )
 
     @property
-    def explicit(self) -> bool:
-        """The caller has named the road."""
-        return self._decision.explicit
-
-    @property
     def elsewhere(self) -> bool:
         """Whether the last setback leaves another road, or an answer."""
         return self._escalated or next_road(self._decision, self._tried, self._setbacks[-1]) is not None

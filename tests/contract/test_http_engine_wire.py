@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 from typing import Any
 
@@ -386,3 +387,21 @@ async def test_a_request_that_is_wrong_by_itself_says_nothing_about_log_probabil
         sure = Confidence()
         await both.engine.complete(dataclasses.replace(new_call(chat()), confidence=sure))
         assert sure.tokens == 12
+
+
+async def test_a_server_that_has_given_log_probabilities_is_asked_once_unless_it_speaks_of_them() -> None:
+    async with pair() as both:
+
+        async def sent(answer: Fault | None) -> list[bool | None]:
+            both.server.fault, before = answer, len(both.server.asked("/v1/chat/completions"))
+            call = dataclasses.replace(new_call(chat()), confidence=Confidence())
+            with contextlib.nullcontext() if answer is None else pytest.raises(InvalidRequest):
+                await both.engine.complete(call)
+            return [seen.body.get("logprobs") for seen in both.server.asked("/v1/chat/completions")[before:]]
+
+        assert await sent(status(400)) == [True, None], "it may be for their sake"
+        assert await sent(None) == [True]
+        for code in (400, 422):
+            assert await sent(status(code)) == [True]
+        assert await sent(status(400, {"message": "logprobs do not go with this"})) == [True, None]
+        assert await sent(None) == [True]

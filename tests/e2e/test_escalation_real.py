@@ -25,16 +25,6 @@ LIMIT = 24
 TIER = {"dtype": "float32", "max_model_len": 512, "max_num_seqs": 2, "kv_cache_memory_bytes": 128 << 20}
 LABEL = "Classify this review as positive or negative: the delivery was fast."
 REPLY = json.dumps({"label": "positive", "reason": "the delivery was fast"})
-LONG = {
-    "type": "object",
-    "properties": {
-        "label": {"enum": ["positive", "negative"]},
-        "reason": {"type": "string", "minLength": 200},
-    },
-    "required": ["label", "reason"],
-    "additionalProperties": False,
-}
-"""The grammar makes the model write it, and the caller's limit leaves no room for it."""
 RELATED = {
     "type": "object",
     "properties": {"label": {"const": "positive"}},
@@ -93,24 +83,22 @@ def schema(of: dict[str, Any]) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": {"name": "label", "schema": of, "strict": True}}
 
 
-@pytest.mark.parametrize("wanted", [LONG, RELATED], ids=["no-room", "beyond-the-grammar"])
 def test_a_schema_the_small_model_cannot_satisfy_ends_on_the_next_road_once(
-    served: Any, runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch, wanted: dict[str, Any]
+    served: Any, runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gateway, recorder, _ = served
     escalate(monkeypatch, "invalid_json")
 
     async def main() -> None:
         before = len(recorder.requests)
-        response, tried, row = await ask(gateway, response_format=schema(wanted))
+        response, tried, row = await ask(gateway, response_format=schema(RELATED))
         assert tried == [("local-8b", "escalated_invalid_json"), ("commercial", "ok")]
         assert response.json()["choices"][0]["message"]["content"] == REPLY
         assert response.headers["x-weighbridge-road"] == row["road"] == "commercial"
         assert response.headers["x-weighbridge-attempts"] == "2"
         assert len(recorder.requests) == before + 1
         attempts = gateway.attempts(row["request_id"])
-        made = attempts[0]["completion_tokens"]
-        assert made == LIMIT if wanted is LONG else 0 < made < LIMIT
+        assert 0 < attempts[0]["completion_tokens"] < LIMIT
         assert attempts[0]["prompt_tokens"] > 0
         assert gateway.slots_in_use() == 0
 
@@ -125,7 +113,7 @@ def test_a_stream_that_ends_within_the_hold_too(
 
     async def main() -> None:
         before = len(recorder.requests)
-        response, tried, _ = await ask(gateway, response_format=schema(LONG), stream=True)
+        response, tried, _ = await ask(gateway, response_format=schema(RELATED), stream=True)
         assert tried == [("local-8b", "escalated_invalid_json"), ("commercial", "ok")]
         assert content(response.text) == REPLY and events(response.text)[-1] == "[DONE]"
         assert len(recorder.requests) == before + 1

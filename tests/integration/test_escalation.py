@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,14 +15,16 @@ import pytest
 
 from tests.support.direct import Paper, admitted
 from tests.support.fake_engine import Script
-from tests.support.recorder import STATUS_500, Mode, Recorder, recording
+from tests.support.recorder import STALL, STATUS_500, Mode, Recorder, recording
 from tests.support.running import Running, policy_file, running_gateway
 from tests.support.saying import PROMPT_TOKENS, Say, Saying
 from tests.support.waiting import comments, content, events, until
+from weighbridge.config.offload import BODIES
 from weighbridge.policies.compiled import Policy
 from weighbridge.policies.escalation import Escalation, Evidence
 from weighbridge.router import escalation
 from weighbridge.router.admitted import ClientGone
+from weighbridge.router.evidence_json import TooMuch
 
 LABEL = "Classify this review as positive or negative: the delivery was fast."
 JSON = {"response_format": {"type": "json_object"}}
@@ -99,6 +103,22 @@ async def test_an_answer_that_is_no_json_is_never_seen_and_the_next_road_answers
     assert NOT_JSON not in caplog.text and "delivery" not in caplog.text
 
 
+async def test_what_counts_is_what_the_policy_says_of_the_task(tmp_path: Path) -> None:
+    row = {"road": "local-8b", "band": {"at_most": 0.3}, "escalation": {"on": ["invalid_json"]}}
+    shipped: dict[str, Any] = {}
+    none = {"escalation": {"on": []}}
+    rows = {"tasks": {"classification": row}}
+    for n, (policy, road) in enumerate(
+        [(shipped, "local-70b"), (none, "local-8b"), (none | rows, "local-70b")]
+    ):
+        engines = {"local-8b": Saying(NOT_JSON), "local-70b": Saying(GOOD, road="local-70b")}
+        folder = tmp_path / str(n)
+        folder.mkdir()
+        async with gateway(folder, engines, policy=policy) as running:
+            response = await ask(running, **JSON)
+            assert response.headers["x-weighbridge-road"] == road, policy
+
+
 async def test_it_leaves_masked_and_for_this_reason(tmp_path: Path, escalate: Any) -> None:
     escalate("invalid_json")
     async with (
@@ -146,16 +166,19 @@ async def test_an_answer_that_is_good_stays(tmp_path: Path, escalate: Any) -> No
         assert not engines["local-70b"].calls
 
 
-async def test_without_a_higher_road_the_answer_goes_out_and_says_so(tmp_path: Path, escalate: Any) -> None:
-    escalate("invalid_json")
+async def test_without_a_higher_road_nothing_is_looked_at(
+    tmp_path: Path, escalate: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    escalate("invalid_json", hold=9)
+    looked: list[Any] = []
+    monkeypatch.setattr(escalation, "find", lambda *args: looked.append(args))
     async with gateway(tmp_path, {"local-8b": Saying(NOT_JSON)}) as running:
         response = await ask(running, **JSON)
-        assert response.status_code == 200
         assert response.json()["choices"][0]["message"]["content"] == NOT_JSON
-        reason = response.headers["x-weighbridge-reason"]
-        assert reason == "invalid_json on local-8b, and no road above it is open"
+        assert response.headers["x-weighbridge-reason"].startswith("task classification")
         assert tried(running) == [("local-8b", "ok", PROMPT_TOKENS, 6)]
-        assert escalated(running, "local-8b", "invalid_json") == 0
+        assert content((await ask(running, stream=True, **JSON)).text) == NOT_JSON
+        assert escalated(running, "local-8b", "invalid_json") == 0 and not looked
 
 
 async def test_where_every_road_above_fails_the_answer_that_is_there_goes_out(
@@ -264,6 +287,33 @@ async def test_a_request_out_of_time_gets_the_answer_that_is_there(tmp_path: Pat
         assert (row["road"], row["outcome"]) == ("local-8b", "ok")
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("cut", [False, True], ids=["out-of-time", "cut-by-us"])
+async def test_an_endpoint_that_keeps_silent_costs_nobody_the_answer_that_is_there(
+    tmp_path: Path, escalate: Any, stream: bool, cut: bool
+) -> None:
+    escalate("refusal", hold=30)
+    server = {"port": 0, "request_timeout_s": 60.0 if cut else 1.0}
+    drain = {"on_disconnect": {"commercial": "drain", "drain_s": 9}}
+    async with (
+        recording(STALL) as recorder,
+        gateway(tmp_path, {"local-8b": Saying(REFUSED)}, recorder, server=server, policy=drain) as running,
+    ):
+        paper = Paper()
+        asking = asyncio.ensure_future(
+            running.parts.dispatch.run(admitted(running, "auto", stream, LABEL), paper)
+        )
+        await until(lambda: bool(recorder.requests))
+        if cut:
+            running.parts.dispatch.closing = True
+            asking.cancel()
+        await asking
+        assert (content(paper.body.decode()) if stream else paper.body.decode()).count(REFUSED) == 1
+        assert paper.ended
+        (row,) = running.rows()
+        assert (row["outcome"], row["road"]) == ("ok", "local-8b")
+
+
 async def test_tool_calls_are_checked_against_what_was_offered(tmp_path: Path, escalate: Any) -> None:
     escalate("invalid_tool_call")
     parameters = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -322,19 +372,60 @@ async def test_a_fault_in_the_judging_costs_nobody_an_answer(
     assert caplog.text.count("was not judged, ValueError") == 2 and NOT_JSON not in caplog.text
 
 
+ENDLESS = {"type": "object", "additionalProperties": {"pattern": r"^(\w|\w\w)*$"}}
+ENDLESS_FORM = {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": ENDLESS}}}
+ENDLESS_TEXT = json.dumps({"a": "a" * 60 + "!"})
+
+
 async def test_an_answer_that_takes_too_long_to_judge_goes_out(
+    tmp_path: Path, escalate: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    escalate("invalid_json")
+    engines = {"local-8b": Saying(ENDLESS_TEXT), "local-70b": Saying(GOOD, road="local-70b")}
+    with caplog.at_level("INFO", "weighbridge.router"):
+        async with gateway(tmp_path, engines) as running:
+            response = await ask(running, **ENDLESS_FORM)
+            assert response.json()["choices"][0]["message"]["content"] == ENDLESS_TEXT
+            assert response.headers["x-weighbridge-road"] == "local-8b"
+    assert "could not be judged in time" in caplog.text
+
+
+async def test_hostile_schemas_keep_nobody_else_waiting(tmp_path: Path, escalate: Any) -> None:
+    escalate("invalid_json")
+    engines = {"local-8b": Saying(ENDLESS_TEXT), "local-70b": Saying(GOOD, road="local-70b")}
+    async with gateway(tmp_path, engines) as running:
+        began = time.perf_counter()
+        asking = [asyncio.ensure_future(ask(running, **ENDLESS_FORM)) for _ in range(12)]
+        await until(lambda: escalation.JUDGING.pieces > 0)
+        assert BODIES.pieces == 0
+        waited = time.perf_counter()
+        await BODIES.run(len, "another's body")
+        assert time.perf_counter() - waited < 0.3
+        for response in await asyncio.gather(*asking):
+            assert response.json()["choices"][0]["message"]["content"] == ENDLESS_TEXT
+        assert time.perf_counter() - began < 2.5
+        assert escalation.JUDGING.pieces == 0
+
+
+async def test_a_request_whose_time_ends_while_its_answer_is_judged_gets_it(
     tmp_path: Path, escalate: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     escalate("invalid_json")
-    monkeypatch.setattr(escalation, "_LONGEST_S", 0.05)
-    endless = {"type": "object", "additionalProperties": {"pattern": r"^(\w|\w\w)*$"}}
-    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": endless}}
-    text = json.dumps({"a": "a" * 60 + "!"})
-    engines = {"local-8b": Saying(text), "local-70b": Saying(GOOD, road="local-70b")}
-    async with gateway(tmp_path, engines) as running:
-        response = await ask(running, response_format=form)
-        assert response.json()["choices"][0]["message"]["content"] == text
-        assert response.headers["x-weighbridge-road"] == "local-8b"
+    judged = threading.Event()
+
+    def judge(look: Any, asked: Any, answer: Any, mean: Any, allowance: Any) -> None:
+        if threading.current_thread() is threading.main_thread():
+            raise TooMuch
+        judged.wait(10)
+
+    monkeypatch.setattr(escalation, "find", judge)
+    engines = {"local-8b": Saying(NOT_JSON), "local-70b": Saying(GOOD, road="local-70b")}
+    async with gateway(tmp_path, engines, server={"port": 0, "request_timeout_s": 1.0}) as running:
+        response = await ask(running, **JSON)
+        judged.set()
+        assert response.status_code == 200
+        assert response.json()["choices"][0]["message"]["content"] == NOT_JSON
+        assert tried(running) == [("local-8b", "ok", PROMPT_TOKENS, 6)]
 
 
 async def test_a_caller_who_leaves_meanwhile_is_recorded_and_nothing_goes_on(
@@ -354,6 +445,31 @@ async def test_a_caller_who_leaves_meanwhile_is_recorded_and_nothing_goes_on(
         assert (row["outcome"], row["road"], row["status"]) == ("client_aborted", "local-70b", 0)
         outcomes = [outcome for _, outcome, *_ in tried(running)]
         assert outcomes == ["escalated_invalid_json", "cancelled"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_request_that_is_cut_at_the_end_of_a_drain_gets_the_answer_that_is_there(
+    tmp_path: Path, escalate: Any, stream: bool
+) -> None:
+    escalate("refusal", hold=30)
+    engines = {
+        "local-8b": Saying(REFUSED),
+        "local-70b": Saying(GOOD, road="local-70b", script=Script(first_gate=asyncio.Event())),
+    }
+    async with gateway(tmp_path, engines) as running:
+        paper = Paper()
+        asking = asyncio.ensure_future(
+            running.parts.dispatch.run(admitted(running, "auto", stream, LABEL), paper)
+        )
+        await until(lambda: bool(engines["local-70b"].calls))
+        running.parts.dispatch.closing = True
+        asking.cancel()
+        await asking
+        assert (content(paper.body.decode()) if stream else paper.body.decode()).count(REFUSED) == 1
+        assert paper.ended
+        (row,) = running.rows()
+        assert (row["outcome"], row["road"], row["status"]) == ("ok", "local-8b", 200)
+        assert [outcome for _, outcome, *_ in tried(running)] == ["escalated_refusal", "cancelled"]
 
 
 # ---- streams ----
@@ -398,6 +514,16 @@ async def test_a_held_stream_that_begins_well_is_whole(tmp_path: Path, escalate:
         ]
         assert roles.count("assistant") == 1 and events(response.text)[-1] == "[DONE]"
         assert tried(running) == [("local-8b", "ok", PROMPT_TOKENS, 9)]
+
+
+async def test_a_held_stream_with_large_events_goes_out(tmp_path: Path, escalate: Any) -> None:
+    escalate("refusal", hold=20)
+    text = "The review praises the delivery, " + "a" * 700_000 + " " + "b" * 700_000 + " so it is positive."
+    engines = {"local-8b": Saying(text), "local-70b": Saying("Positive.", road="local-70b")}
+    async with gateway(tmp_path, engines) as running:
+        response = await ask(running, stream=True)
+        assert content(response.text) == text
+        assert [outcome for _, outcome, *_ in tried(running)] == ["ok"]
 
 
 async def test_json_of_a_stream_is_judged_where_it_ended_within_the_hold(

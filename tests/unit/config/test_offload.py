@@ -78,3 +78,19 @@ async def test_what_the_work_raises_comes_back() -> None:
 
     with pytest.raises(KeyError, match="here"):
         await Lane("test-lane").run(fails)
+
+
+async def test_a_lane_counts_what_has_begun_or_waits() -> None:
+    lane, go = Lane("test-count"), threading.Event()
+    assert lane.pieces == 0
+    begun, waiting = (asyncio.ensure_future(lane.run(go.wait, 10)) for _ in range(2))
+    await asyncio.sleep(0)
+    assert lane.pieces == 2
+    for piece in (begun, waiting):
+        piece.cancel()
+    await asyncio.wait((begun, waiting))
+    # Who has left does not end what has begun.
+    assert lane.pieces == 1
+    go.set()
+    await lane.run(len, "")
+    assert lane.pieces == 0

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from weighbridge.observability import metrics
 from weighbridge.policies.escalation import Evidence
+from weighbridge.router.answer import has_content
 from weighbridge.router.evidence import Look, find
 from weighbridge.router.evidence_answer import Asked, Call, Heard, Said, read_answer
 from weighbridge.router.evidence_json import Allowance
@@ -47,6 +48,33 @@ def test_not_where_something_else_stands_for_it() -> None:
     assert found(asking(tools=[]), Said("", calls=[Call("function", "x")], finish="stop")) is None
     assert found(asking(), Said("", refusal=True, finish="stop"), on=("empty",)) is None
     assert found(asking(), Said("0", finish="stop")) is None
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        ({"content": None, "function_call": {"name": "look", "arguments": "{}"}}, ""),
+        ({"content": [{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo"}]}, "Hello"),
+        ({"content": [{"type": "image_url", "image_url": {"url": "data:"}}]}, ""),
+        ({"content": None, "audio": {"id": "a", "data": "AAAA"}}, ""),
+    ],
+)
+def test_what_answers_in_another_way_is_an_answer(message: dict[str, Any], text: str) -> None:
+    (said,) = read_answer(document({"message": message, "finish_reason": "stop"}))
+    assert said.text == text
+    assert found(asking(), said) is None
+    if not text:
+        assert found(asking(**JSON), said, on=("invalid_json",)) is None
+    heard = Heard()
+    heard.take(b"data: " + document({"index": 0, "delta": message, "finish_reason": "stop"}) + b"\n\n")
+    assert heard.said() == [said]
+    assert has_content(document({"index": 0, "delta": message}))
+
+
+@pytest.mark.parametrize("content", [[], [{"type": "text", "text": ""}], [{"type": "text", "text": " "}]])
+def test_parts_without_text_are_empty(content: Any) -> None:
+    (said,) = read_answer(document({"message": {"content": content}, "finish_reason": "stop"}))
+    assert found(asking(), said) == "empty"
 
 
 def test_not_where_the_caller_has_ended_it() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import time
+from collections.abc import Callable
 from typing import Any, get_args
 
 import pytest
+import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -125,6 +128,36 @@ def test_the_beginning_of_a_json_answer_is_not_judged() -> None:
     assert not shown("invalid_json", asking(), Said('{"a": '), whole=False)
 
 
+def test_what_the_caller_has_ended_itself_is_no_evidence() -> None:
+    cut, whole = '{"name": "An', '{"name": "ann", "age": 3}'
+    for more, finish, stop in (
+        ({"max_tokens": 9}, "length", None),
+        ({"max_completion_tokens": 9}, "length", None),
+        ({"stop": ["n"]}, "stop", None),
+        ({}, "stop", "n"),
+    ):
+
+        def said(text: str, finish: str = finish, stop: Any = stop, **calls: Any) -> Said:
+            return Said(text, finish=finish, stop=stop, **calls)
+
+        def calling(arguments: str, finish: str = finish, stop: Any = stop) -> Said:
+            return Said(calls=[Call("function", "look", arguments)], finish=finish, stop=stop)
+
+        asked, named = asking(PERSON, **more), offering(PERSON, **more)
+        assert not shown("invalid_json", asked, said(cut))
+        assert not shown("invalid_json", asked, said("1"))
+        assert shown("invalid_json", asked, said(whole)), "it is whole, and does not fit"
+        assert not shown("invalid_tool_call", named, calling(cut))
+        assert not shown("invalid_tool_call", named, calling(""))
+        assert shown("invalid_tool_call", named, calling(whole))
+        assert not shown("invalid_tool_call", named, said("<tool_call>"))
+        must = offering(PERSON, tool_choice="required", **more)
+        assert not shown("invalid_tool_call", must, said("Let me see."))
+    for more, finish in (({}, "length"), ({"max_tokens": 9}, "stop")):
+        assert shown("invalid_json", asking(PERSON, **more), Said(cut, finish=finish))
+        assert shown("invalid_tool_call", offering(PERSON, **more), Said("<tool_call>", finish=finish))
+
+
 def test_one_choice_that_is_good_is_enough() -> None:
     good, bad = Said("{}", finish="stop"), Said("no", finish="stop")
     assert not shown("invalid_json", asking(), good, bad)
@@ -203,6 +236,25 @@ def test_each_way_of_not_fitting(value: Any) -> None:
             {"a": 1},
         ),
         ({"if": {"required": ["a"]}, "then": {"required": ["b"]}}, {"b": 1}, {"a": 1}),
+        ({"multipleOf": 0.01}, 19.99, 19.995),
+        ({"multipleOf": 0.1}, 0.3, 0.35),
+        ({"multipleOf": 1e-9}, 123456.789, 1e-10),
+        ({"multipleOf": 3}, 9, 10),
+        ({"multipleOf": 3}, "9", None),
+        ({"multipleOf": 3}, True, None),
+        ({"multipleOf": 0.01}, 1e300, None),
+        ({"multipleOf": 0}, 1, None),
+        ({"multipleOf": "a"}, 1, None),
+        ({"maximum": 5, "exclusiveMaximum": True}, 4, 6),
+        ({"minimum": 5, "exclusiveMinimum": False}, 5, 4),
+        ({"minimum": 0, "exclusiveMinimum": True}, 0.5, -1),
+        ({"exclusiveMinimum": 1, "exclusiveMaximum": 3}, 2, 1),
+        ({"exclusiveMinimum": 1, "exclusiveMaximum": 3}, 2, 3),
+        ({"type": "string", "nullable": True}, None, 3),
+        ({"type": "string", "nullable": False}, "", None),
+        ({"enum": ["a"], "nullable": True}, None, "b"),
+        ({"nullable": True, "allOf": [{"type": "string"}]}, None, 3),
+        ({"properties": {"a": {"type": "string", "nullable": True}}}, {"a": None}, {"a": 3}),
     ],
 )
 def test_keywords(schema: dict[str, Any], good: Any, bad: Any) -> None:
@@ -267,8 +319,95 @@ def test_work_without_end_is_given_up(schema: dict[str, Any], value: Any) -> Non
     assert time.perf_counter() - began < 1.0
 
 
+def nested(piece: str, quantifier: str, times: int) -> str:
+    return piece * times + (")" + quantifier) * times
+
+
+SLOW_PATTERNS = [
+    "(a|b)?" * 10_000,
+    "(a|b)?" * 160,
+    "(?<=a|bb)" * 100,
+    "[a-z]{1,9}" * 100,
+    "a|" * 499,
+    "é|" * 499,
+    "(?i)" + "k" * 900,
+    r"\p{L}" * 200,
+    r"[^\W\d_]" * 100,
+    "(" * 400 + ")" * 400,
+    nested("(?:a", "{1,9}", 30),
+    nested("(?:a|", "{2}", 12),
+    nested("(?:a|", "{2}", 6),
+]
+
+
+@pytest.mark.parametrize("pattern", SLOW_PATTERNS, ids=range(len(SLOW_PATTERNS)))
+@pytest.mark.parametrize("of", ["pattern", "patternProperties", "additionalProperties"])
+def test_no_pattern_takes_long_to_read(pattern: str, of: str) -> None:
+    regex.purge()
+    schema: Any = (
+        {"pattern": pattern} if of == "pattern" else {"patternProperties": {pattern: {"minimum": 0}}}
+    )
+    schema |= {"additionalProperties": {}} if of == "additionalProperties" else {}
+    used = time.thread_time()
+    with contextlib.suppress(TooMuch):
+        fits("!" if of == "pattern" else {"!": 1}, schema, Allowance(0.005))
+    assert time.thread_time() - used < 0.1
+
+
+def test_a_pattern_that_is_not_read_is_satisfied() -> None:
+    for pattern in ("x" * 1_001, "(x)" * 7):
+        assert fits("y", {"pattern": pattern}, ample())
+        assert fits({"y": 1}, {"patternProperties": {pattern: False}}, ample())
+        assert fits({"y": 1}, {"patternProperties": {pattern: {}}, "additionalProperties": False}, ample())
+    for pattern in ("x" * 1_000, "(x)" * 6):
+        assert not fits("y", {"pattern": pattern}, ample())
+
+
+def numbered(count: int, make: Callable[[int], Any]) -> dict[str, Any]:
+    return {str(n): make(n) for n in range(count)}
+
+
+LARGE: list[tuple[Any, Callable[[int], Any]]] = [
+    ("a", lambda n: {"$defs": numbered(n, lambda i: {"$id": f"x{i}"}), "$ref": "#/$defs/1"}),
+    ("a", lambda n: {"$defs": numbered(n, lambda i: {"allOf": [{}]}), "$ref": "x"}),
+    ("a", lambda n: {"$defs": numbered(n, lambda i: {"$anchor": f"x{i}"}), "$ref": "#x3"}),
+    ({"0": 1}, lambda n: {"properties": numbered(n, lambda i: {"title": "x"}), "required": ["0"]}),
+    ("a", lambda n: {"enum": [[1] * 9] * n}),
+    ("a", lambda n: {"oneOf": [{"title": "x"}] * n}),
+    ({"a": 1}, lambda n: {"patternProperties": numbered(n, lambda i: {})}),
+    ("a", lambda n: {"type": ["integer"] * n}),
+]
+
+
+@pytest.mark.parametrize(("value", "make"), LARGE, ids=range(len(LARGE)))
+@pytest.mark.parametrize("size", [300, 450, 30_000])
+def test_no_schema_is_followed_for_long_on_the_loop(
+    value: Any, make: Callable[[int], Any], size: int
+) -> None:
+    schema = make(size)
+    used = time.thread_time()
+    with contextlib.suppress(TooMuch):
+        fits(value, schema, Allowance(0.005, nodes=1_000))
+    assert time.thread_time() - used < 0.1
+
+
+@pytest.mark.parametrize("schema", [{"items": {}}, {"items": {"title": "x"}}, {"uniqueItems": True}])
+def test_no_value_is_gone_through_for_long_on_the_loop(schema: Any) -> None:
+    with pytest.raises(TooMuch):
+        fits([1] * 1_001, schema, Allowance(0.005, nodes=1_000))
+    with pytest.raises(TooMuch):
+        fits(["a" * 20_000], schema, Allowance(0.005, nodes=1_000))
+    assert fits([1, 2, 3], schema, Allowance(0.005, nodes=1_000))
+
+
+def test_many_choices_have_one_allowance() -> None:
+    said = Said("Go on and on and on. " * 900, finish="stop")
+    with pytest.raises(TooMuch):
+        find(Look({"repetition"}), Asked({"messages": []}, "chat"), [said] * 3, None, Allowance(0.0))
+
+
 def test_a_long_list_of_different_things_is_checked_at_once() -> None:
-    assert fits([{"n": n} for n in range(20_000)], {"uniqueItems": True}, ample())
+    assert fits([{"n": n} for n in range(4_900)], {"uniqueItems": True}, ample())
 
 
 # ---- tool calls ----

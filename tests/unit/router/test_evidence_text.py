@@ -10,7 +10,7 @@ from weighbridge.policies.escalation import Evidence
 from weighbridge.router.evidence import Look, find
 from weighbridge.router.evidence_answer import Asked, Said
 from weighbridge.router.evidence_json import Allowance
-from weighbridge.router.evidence_text import loops, other_language, refuses
+from weighbridge.router.evidence_text import loops, names_a_language, other_language, refuses
 
 ALL: set[Evidence] = {
     "invalid_json",
@@ -285,19 +285,63 @@ def test_good_answers_stay(question: str, text: str) -> None:
     assert evidence(asked(question), beginning, finish=None, whole=False) is None
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "```" * 20_000,
-        "\\(" * 20_000,
-        "a " * 30_000,
-        "\n" * 60_000,
-        "$" * 30_000,
-        "- " * 30_000,
-        "I'm sorry " * 6_000,
-    ],
-)
-def test_text_of_any_kind_is_judged_in_no_time(text: str) -> None:
-    began = time.perf_counter()
-    evidence(asked(text), text, finish="length")
-    assert time.perf_counter() - began < 0.5
+HOSTILE = [
+    "```",
+    "`",
+    "`a",
+    "\\(",
+    "\\(a",
+    "a ",
+    "a",
+    "\n",
+    " ",
+    "$",
+    "$a",
+    "- ",
+    "-\n",
+    "7",
+    "7 ",
+    "77777 번호 ",
+    "as an ai ",
+    "I'm sorry ",
+    '"',
+    "죄송합니다 ",
+    "죄송하지만 도움을 줄 ",
+    "http://",
+    "한a",
+    "| ",
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab",
+    "turkis lati hind ",
+]
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+@pytest.mark.parametrize("size", [600, 8_000, 20_000, 1_000_000])
+def test_text_of_any_kind_is_judged_in_no_time(piece: str, size: int) -> None:
+    text = piece * (size // len(piece))
+    used = time.thread_time()
+    refuses(text, text)
+    refuses(REFUSALS[0], text)
+    loops(text, text, cut=True)
+    loops(LOOPS[0], text, cut=True)
+    other_language(KOREAN_Q, text)
+    other_language(text, KOREAN_A)
+    names_a_language([text])
+    names_a_language([text[:600]] * (size // 600))
+    assert time.thread_time() - used < 0.1
+
+
+def test_a_question_is_read_at_both_its_ends() -> None:
+    letter = " A long letter from a customer. " * 2_000
+    for question in ("Write a polite refusal." + letter, letter + "거절하는 답장을 써 줘."):
+        assert not refuses(REFUSALS[0], question)
+    for question in ("Say it 60 times." + letter, letter + "60번 써 줘"):
+        assert not loops(LOOPS[1], question, cut=True)
+    assert refuses(REFUSALS[0], letter) and loops(LOOPS[1], letter, cut=True)
+
+
+def test_messages_that_are_too_long_to_tell_are_no_evidence() -> None:
+    request = asked(KOREAN_Q, system="모든 답은 공손하게 한다. " * 1_000)
+    assert evidence(request, ENGLISH_A) == "wrong_language"
+    request = asked(KOREAN_Q, system="모든 답은 공손하게 한다. " * 9_000)
+    assert evidence(request, ENGLISH_A) is None
