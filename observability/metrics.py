@@ -7,6 +7,7 @@ from typing import Final, get_args
 
 from prometheus_client import generate_latest
 
+from weighbridge.config.evidence import Evidence
 from weighbridge.config.refusals import REASONS
 from weighbridge.config.roads import LOCAL_ROADS, ROADS
 from weighbridge.observability.instruments import OTHER, Counter, Family, Gauge, Histogram, Info
@@ -36,17 +37,6 @@ EGRESS_OUTCOMES: Final = (
     "pinned",
     OTHER,
 )
-EVIDENCE: Final = (
-    "invalid_json",
-    "invalid_tool_call",
-    "empty",
-    "refusal",
-    "wrong_language",
-    "repetition",
-    "length",
-    "low_logprob",
-)
-"""What may speak against a local answer."""
 MASKING_REASONS: Final = (*REASONS, OTHER)
 BUSY_REASONS: Final = ("requests", "key", "bodies", "connections")
 TOKEN_KINDS: Final = ("prompt", "cached", "completion")
@@ -133,7 +123,7 @@ class Metrics(PoolMetrics):
         self.escalations_total = add(
             "escalations_total",
             "Local answers that were not good enough, so that a road above was asked.",
-            Family(Counter, {"road": LOCAL_ROADS, "reason": EVIDENCE}),
+            Family(Counter, {"road": LOCAL_ROADS, "reason": get_args(Evidence)}),
         )
 
     def endpoint_passed_by(self, name: str, passed_by: bool) -> None:

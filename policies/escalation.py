@@ -3,18 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
 
-Evidence = Literal[
-    "invalid_json",
-    "invalid_tool_call",
-    "empty",
-    "refusal",
-    "wrong_language",
-    "repetition",
-    "length",
-    "low_logprob",
-]
+from weighbridge.config.evidence import Evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +19,3 @@ class Escalation:
     """Moves up that one request may make at most."""
     hold_tokens: int
     """Tokens of a stream that are held back and looked at before the first is sent; 0 holds none."""
-
-
-NO_ESCALATION: Final = Escalation(frozenset(), None, 0, 0)

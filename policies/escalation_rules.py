@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from pydantic import Field
 
+from weighbridge.config.evidence import Evidence
 from weighbridge.config.shape import Step
-from weighbridge.policies.escalation import Escalation, Evidence
+from weighbridge.policies.escalation import Escalation
 from weighbridge.policies.strict import Strict
 
 MAX_MOVES: Final = 2

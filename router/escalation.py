@@ -14,10 +14,11 @@ import msgspec
 
 from weighbridge.config.deadline import Deadline
 from weighbridge.config.errors import ApiError
+from weighbridge.config.evidence import Evidence
 from weighbridge.config.offload import JUDGING
 from weighbridge.config.roads import Road
 from weighbridge.config.usage import TokenMeter
-from weighbridge.policies.escalation import Escalation, Evidence
+from weighbridge.policies.escalation import Escalation
 from weighbridge.pool.engine import Confidence, EngineCall
 from weighbridge.router.account import Account
 from weighbridge.router.admitted import Admitted

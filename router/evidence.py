@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from weighbridge.policies.escalation import Evidence
+from weighbridge.config.evidence import Evidence
 from weighbridge.router.evidence_answer import Asked, Call, Said
 from weighbridge.router.evidence_json import Allowance, NotJson, fits, read_json
 from weighbridge.router.evidence_text import loops, names_a_language, other_language, refuses

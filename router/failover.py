@@ -11,10 +11,10 @@ from typing import Final, Literal
 
 from weighbridge.commercial.errors import ClosedBy, EgressClosed, UpstreamFailed, UpstreamRefused
 from weighbridge.config.errors import ApiError, ContextLengthExceeded
+from weighbridge.config.evidence import Evidence
 from weighbridge.config.roads import COMMERCIAL, LOCAL_ROADS, Road
 from weighbridge.masking.errors import PASSING, MaskingRefused, Reason
 from weighbridge.observability.ledger import LedgerUnavailable
-from weighbridge.policies.escalation import Evidence
 from weighbridge.pool.engine import EngineOverloaded, EngineUnavailable
 from weighbridge.pool.slot_lock import NoFreeSlot, QueueFull, QueueLockTimeout, WaitTooLong
 from weighbridge.pool.worker import TierNotReady

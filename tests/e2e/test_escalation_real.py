@@ -16,8 +16,9 @@ from tests.support.real_engines import real_gateway
 from tests.support.recorder import Mode, Recorder, recording
 from tests.support.running import Running, policy_file
 from tests.support.waiting import content, events
+from weighbridge.config.evidence import Evidence
 from weighbridge.policies.compiled import Policy
-from weighbridge.policies.escalation import Escalation, Evidence
+from weighbridge.policies.escalation import Escalation
 
 pytestmark = pytest.mark.engine
 

@@ -19,9 +19,10 @@ from tests.support.recorder import STALL, STATUS_500, Mode, Recorder, recording
 from tests.support.running import Running, policy_file, running_gateway
 from tests.support.saying import PROMPT_TOKENS, Say, Saying
 from tests.support.waiting import comments, content, events, until
+from weighbridge.config.evidence import Evidence
 from weighbridge.config.offload import BODIES
 from weighbridge.policies.compiled import Policy
-from weighbridge.policies.escalation import Escalation, Evidence
+from weighbridge.policies.escalation import Escalation
 from weighbridge.router import escalation
 from weighbridge.router.admitted import ClientGone
 from weighbridge.router.evidence_json import TooMuch

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weighbridge.config.entity_types import EntityType
+from weighbridge.config.evidence import Evidence
 from weighbridge.config.limits import ExchangeLimits, LocalLimits
 from weighbridge.config.problems import ConfigProblems
 from weighbridge.config.settings import PolicySettings
 from weighbridge.policies.compiled import Policy, compile_policy
-from weighbridge.policies.escalation import Escalation, Evidence
+from weighbridge.policies.escalation import Escalation
 from weighbridge.policies.loader import (
     SHIPPED,
     check_policy,

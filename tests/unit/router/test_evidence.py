@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weighbridge.observability import metrics
-from weighbridge.policies.escalation import Evidence
+from weighbridge.config.evidence import Evidence
 from weighbridge.router.answer import has_content
 from weighbridge.router.evidence import Look, find
 from weighbridge.router.evidence_answer import Asked, Call, Heard, Said, read_answer
@@ -135,10 +134,6 @@ def test_evidence_counts_where_every_choice_shows_it() -> None:
     empty, good = Said("", finish="stop"), Said("Good.", finish="stop")
     assert found(asking(), empty, empty) == "empty"
     assert found(asking(), empty, good) is None
-
-
-def test_the_metric_knows_every_kind() -> None:
-    assert get_args(Evidence) == metrics.EVIDENCE
 
 
 # ---- reading ----

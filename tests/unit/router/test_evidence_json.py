@@ -14,7 +14,7 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weighbridge.policies.escalation import Evidence
+from weighbridge.config.evidence import Evidence
 from weighbridge.router.evidence import Look, find
 from weighbridge.router.evidence_answer import Asked, Call, Said
 from weighbridge.router.evidence_json import Allowance, NotJson, TooMuch, fits, read_json

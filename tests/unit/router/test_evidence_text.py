@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from weighbridge.policies.escalation import Evidence
+from weighbridge.config.evidence import Evidence
 from weighbridge.router.evidence import Look, find
 from weighbridge.router.evidence_answer import Asked, Said
 from weighbridge.router.evidence_json import Allowance
