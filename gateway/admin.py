@@ -16,7 +16,6 @@ from weighbridge.gateway.body import parse_object, read_body
 from weighbridge.gateway.parts import Parts
 from weighbridge.gateway.web import credentials, json_response
 from weighbridge.policies.overlay import ThresholdPatch
-from weighbridge.router.admitted import ClientGone
 
 MAX_BODY_BYTES = 65_536
 """Largest body of an admin request, in bytes."""
@@ -71,10 +70,7 @@ def add_admin(api: FastAPI, parts: Parts, auth: Authenticator) -> None:
     async def patch(request: Request) -> Response:
         headers, peer = credentials(request)
         who = auth.admin(headers, peer)
-        try:
-            raw = await read_body(request.receive, headers, MAX_BODY_BYTES)
-        except ClientGone:
-            return Response(status_code=499)
+        raw = await read_body(request.receive, headers, MAX_BODY_BYTES)
         body = parse_object(raw)
         why = None if "reason" in body else NO_REASON
         await asyncio.to_thread(policies.patch_thresholds, body, who, why)

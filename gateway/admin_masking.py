@@ -13,7 +13,6 @@ from weighbridge.gateway.body import decode_object, read_body
 from weighbridge.gateway.parts import Parts
 from weighbridge.gateway.web import credentials, json_response
 from weighbridge.masking.errors import EXPLAINED, MaskingRefused
-from weighbridge.router.admitted import ClientGone
 from weighbridge.router.egress_rules import rules_beside
 
 _BYTES_A_CHAR = 6
@@ -51,10 +50,7 @@ def add_preview(api: FastAPI, parts: Parts, auth: Authenticator) -> None:
     async def preview(request: Request) -> Response:
         headers, peer = credentials(request)
         auth.admin(headers, peer)
-        try:
-            raw = await read_body(request.receive, headers, min(limit, parts.settings.server.max_body_bytes))
-        except ClientGone:
-            return Response(status_code=499)
+        raw = await read_body(request.receive, headers, min(limit, parts.settings.server.max_body_bytes))
         asked = _asked(await decode_object(raw))
         policy = parts.policies.current
         try:

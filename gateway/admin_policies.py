@@ -28,10 +28,11 @@ from weighbridge.gateway.admin_policies_schema import (
 from weighbridge.gateway.auth import Authenticator
 from weighbridge.gateway.body import decode_object, read_body
 from weighbridge.gateway.errors import error_headers
+from weighbridge.gateway.openapi import error_schema
 from weighbridge.gateway.parts import Parts
 from weighbridge.gateway.web import credentials, number_in_query, page_parameters
 from weighbridge.policies.changes import PolicyChanges, PolicyRefused
-from weighbridge.router.admitted import ClientGone
+from weighbridge.policies.overlay import is_reason
 from weighbridge.router.answer import error_body
 
 PROPOSALS: Final = "/admin/v1/policies/proposals"
@@ -58,25 +59,7 @@ _REFUSED: Final[dict[int | str, dict[str, Any]]] = {
     400: {
         "description": "The request is wrong; for a policy `error.problems` has every problem with its place.",
         "content": {
-            "application/json": {
-                "schema": {
-                    "type": "object",
-                    "required": ["error"],
-                    "properties": {
-                        "error": {
-                            "type": "object",
-                            "required": ["message", "type", "param", "code"],
-                            "properties": {
-                                "message": {"type": "string"},
-                                "type": {"type": "string"},
-                                "param": {"type": ["string", "null"]},
-                                "code": {"type": ["string", "null"]},
-                                "problems": {"type": "array", "items": _PROBLEM},
-                            },
-                        }
-                    },
-                }
-            }
+            "application/json": {"schema": error_schema(problems={"type": "array", "items": _PROBLEM})}
         },
     }
 }
@@ -109,10 +92,7 @@ def add_policies(api: FastAPI, parts: Parts, auth: Authenticator) -> None:
     async def propose(request: Request) -> Response:
         headers, peer = credentials(request)
         who = auth.admin(headers, peer)
-        try:
-            raw = await read_body(request.receive, headers, MAX_BODY_BYTES)
-        except ClientGone:
-            return Response(status_code=499)
+        raw = await read_body(request.receive, headers, MAX_BODY_BYTES)
         asked = _asked(ProposalBody, await decode_object(raw))
         _check_reason(asked.reason)
         return await change(
@@ -156,10 +136,7 @@ def add_policies(api: FastAPI, parts: Parts, auth: Authenticator) -> None:
         headers, peer = credentials(request)
         who = auth.admin(headers, peer)
         number = _id(proposal)
-        try:
-            raw = await read_body(request.receive, headers, MAX_BODY_BYTES)
-        except ClientGone:
-            return Response(status_code=499)
+        raw = await read_body(request.receive, headers, MAX_BODY_BYTES)
         asked = _asked(ApplyBody, await decode_object(raw) if raw else {})
         return await change(
             lambda: changes.version(changes.apply(number, who, asked.rebase).version), version_view
@@ -206,10 +183,7 @@ def add_policies(api: FastAPI, parts: Parts, auth: Authenticator) -> None:
     async def rollback(version: str, request: Request) -> Response:
         headers, peer = credentials(request)
         who = auth.admin(headers, peer)
-        try:
-            raw = await read_body(request.receive, headers, MAX_BODY_BYTES)
-        except ClientGone:
-            return Response(status_code=499)
+        raw = await read_body(request.receive, headers, MAX_BODY_BYTES)
         asked = _asked(RollbackBody, await decode_object(raw))
         _check_reason(asked.reason)
         named = _named(version)
@@ -239,7 +213,7 @@ _TAKES: Final[dict[type[BaseModel], str]] = {
 
 
 def _check_reason(reason: str) -> None:
-    if not reason.strip() or not reason.isprintable():
+    if not is_reason(reason):
         raise InvalidRequest(
             "reason: must be text on one line that says why.", code="invalid_change", param="reason"
         )

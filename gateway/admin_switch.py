@@ -16,7 +16,6 @@ from weighbridge.gateway.body import parse_object, read_body
 from weighbridge.gateway.parts import Parts
 from weighbridge.gateway.web import credentials, json_response
 from weighbridge.policies.overlay import MAX_REASON
-from weighbridge.router.admitted import ClientGone
 from weighbridge.state.store import StateUnavailable
 from weighbridge.state.switch import EgressSwitch, Setting
 
@@ -63,10 +62,7 @@ def add_switch(api: FastAPI, parts: Parts, auth: Authenticator) -> None:
     async def put(request: Request) -> Response:
         headers, peer = credentials(request)
         who = auth.admin(headers, peer)
-        try:
-            asked = _asked(parse_object(await read_body(request.receive, headers, MAX_BODY_BYTES)))
-        except ClientGone:
-            return Response(status_code=499)
+        asked = _asked(parse_object(await read_body(request.receive, headers, MAX_BODY_BYTES)))
         await asyncio.to_thread(_set, switch, asked, who)
         return json_response(await asyncio.to_thread(_status, switch))
 

@@ -17,6 +17,7 @@ from weighbridge.gateway.models import list_models, model_names
 from weighbridge.gateway.openapi import with_completions
 from weighbridge.gateway.parts import Parts
 from weighbridge.gateway.web import credentials, json_response
+from weighbridge.router.admitted import ClientGone
 
 
 def make_api(
@@ -109,12 +110,17 @@ def _answer_errors_as_openai_does(api: FastAPI, new_id: Callable[[], str]) -> No
             return response
         return answer(unknown_path())
 
+    async def gone(_: Request, exc: Exception) -> Response:
+        # Nobody reads it; the server wants an answer all the same.
+        return Response(status_code=499)
+
     async def fault(_: Request, exc: Exception) -> Response:
         return answer(internal_error())
 
     handlers: dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = {
         ApiError: api_error,
         HTTPException: http_error,
+        ClientGone: gone,
         Exception: fault,
     }
     for kind, handler in handlers.items():

@@ -38,8 +38,12 @@ def run_drop(args: argparse.Namespace) -> int:
     from weighbridge.gateway.parts import STATE_FILE
     from weighbridge.observability.ledger_read import LEDGER_FILE
     from weighbridge.observability.spool_lock import SpoolLock
+    from weighbridge.policies.overlay import is_reason
     from weighbridge.state.store import StateStore, StateUnavailable
 
+    if not is_reason(args.reason):
+        complain("--reason: must be text on one line that says why")
+        return 2
     settings = settings_of(args)
     file = settings.state_dir / STATE_FILE
     if not file.exists():

@@ -25,22 +25,20 @@ _HEADERS = {
     ),
 }
 
-_ERROR: dict[str, Any] = {
-    "type": "object",
-    "required": ["error"],
-    "properties": {
-        "error": {
-            "type": "object",
-            "required": ["message", "type", "param", "code"],
-            "properties": {
-                "message": {"type": "string"},
-                "type": {"type": "string"},
-                "param": {"type": ["string", "null"]},
-                "code": {"type": ["string", "null"]},
-            },
-        }
-    },
-}
+
+def error_schema(**beside: Any) -> dict[str, Any]:
+    """OpenAI's error object, as a schema; `beside`: what an error of ours holds besides."""
+    fields = {
+        "message": {"type": "string"},
+        "type": {"type": "string"},
+        "param": {"type": ["string", "null"]},
+        "code": {"type": ["string", "null"]},
+    }
+    error = {"type": "object", "required": [*fields], "properties": fields | beside}
+    return {"type": "object", "required": ["error"], "properties": {"error": error}}
+
+
+_ERROR: dict[str, Any] = error_schema()
 
 _WISHES = {
     "x-weighbridge-max-queue-ms": (

@@ -26,6 +26,11 @@ _MAX_SAID = 8
 _PLAIN = re.compile(r"[a-z0-9_.]{1,40}")
 
 
+def is_reason(text: str) -> bool:
+    """Whether a text says why, on one line, to those who read the history."""
+    return bool(text.strip()) and text.isprintable() and len(text) <= MAX_REASON
+
+
 class BoundsPatch(Strict):
     """Bounds to change."""
 
@@ -135,7 +140,7 @@ def parse_patch(body: object) -> ThresholdPatch:
         named = [(dotted(tuple(map(_nameable, at))), why) for at, why in found]
         said = "; ".join(f"{at}: {why}" for at, why in named)
         raise InvalidRequest(f"{said}.", code="invalid_thresholds", param=named[0][0]) from None
-    if not patch.reason.strip() or not patch.reason.isprintable():
+    if not is_reason(patch.reason):
         raise InvalidRequest(
             "reason: must be text on one line that says why.", code="invalid_thresholds", param="reason"
         )

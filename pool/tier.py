@@ -118,8 +118,7 @@ class Tier:
     @property
     def ready(self) -> bool:
         """Whether a request may be sent here now."""
-        # Every worker is looked at, so that a dead one is found before it is granted.
-        return True in [worker.serving for worker in self.workers]
+        return any(worker.serving for worker in self.workers)
 
     @property
     def recovering(self) -> bool:

@@ -55,6 +55,13 @@ def test_the_changes_are_taken_off_and_stay_in_the_history(
     assert len(entries(state)) == 2
 
 
+def test_a_reason_says_something(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for nothing in (" ", "two\nlines"):
+        assert cli.main(["overlay", "drop", "--state-dir", str(state), "--reason", nothing]) == 2
+        assert "--reason" in capsys.readouterr().err
+    assert len(entries(state)) == 1
+
+
 def test_not_beside_a_running_gateway(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lock = SpoolLock.take(state / LEDGER_FILE)
     try:
