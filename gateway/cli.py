@@ -18,6 +18,7 @@ from weighbridge.config.errors import ConfigError
 from weighbridge.gateway.cli_egress import add_egress
 from weighbridge.gateway.cli_masking import add_masking
 from weighbridge.gateway.cli_overlay import add_overlay
+from weighbridge.gateway.cli_score import add_score
 
 # Nothing heavy is imported here: `--version`, `check` and `key new` answer at once, in an environment without vLLM.
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     check.set_defaults(run=_check)
 
     add_masking(commands, _common)
+    add_score(commands, _common)
     add_egress(commands, _common)
     add_overlay(commands, _common)
 

@@ -44,12 +44,12 @@ def language_of(text: str) -> Language:
 
     A Korean document with an English instruction is `ko`: the model must read Korean all the same.
     """
-    sample = text if len(text) <= 600 else text[:400] + text[-200:]
+    sample = text if len(text) <= 400 else text[:250] + text[-150:]
     latin, hangul, foreign = counts(sample)
     if hangul and hangul * 10 >= hangul + latin:
         return "ko"
     if foreign * 4 > latin:
         return "other"
-    if latin > 40 and ENGLISH_WORDS.isdisjoint(sample[:400].lower().split()):
+    if latin > 40 and ENGLISH_WORDS.isdisjoint(sample[:250].lower().split()):
         return "other"
     return "en"

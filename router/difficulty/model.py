@@ -1,66 +1,242 @@
-"""The weights of the score: fitted where outcomes exist, judged where not, read from one artefact."""
+"""The weights of tasks and risks, read from one artefact, and the arithmetic on them.
+
+All fields of one word (a vote for each task, a push for each of the two risks) stand side by side in one large integer,
+24 bits each. So adding up a text is one sum over integers in C, exact in any order, taken apart once at the end.
+"""
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import math
-from bisect import bisect_right
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
 
-from weighbridge.policies.tasks import TASKS, Task
-from weighbridge.router.difficulty.features import JUDGED, NAMES
+from weighbridge.policies.tasks import Task
 from weighbridge.router.difficulty.language import Language
+from weighbridge.router.difficulty.marks import Hard
+from weighbridge.router.difficulty.words import Vocabulary
 
-POINTS: Final = ((0.0, 0.0), (0.30, 0.45), (0.55, 0.55), (1.0, 1.0))
-"""The map from P(the 8B fails) to the score, linear between these points."""
+KINDS: Final = ("word", "pair", "skip", "head", "ending", "heads", "mark")
+"""The tables of the artefact; a key of `pair`, `skip` and `heads` is two words with a space between."""
 
-FOREIGN_SHARE: Final = 0.5
-"""How much of the weights that were fitted on English counts for other languages."""
+ZONES: Final = {"asking": 10, "other": 4, "system": 10, "earlier": 3}
+"""How much a word counts in a vote for a task, in tenths, by where it stands."""
+
+FEWEST: Final = 4.0
+"""Sums over words are divided by the root of how many there are, and by no less than the root of this."""
+
+HELD: Final = 0.5
+"""The furthest that words alone may lower a risk, in log-odds: what a request is stuffed with must not hide it."""
+
+MENTIONED: Final = 0.1
+"""What moved a risk by less, in log-odds, is not told."""
+
+_OWN: Final = ("asking", "other")
+_FAR: Final = -6.0
+_WIDTH: Final = 3
+_ZERO: Final = 128
+_FIELD: Final = (1 << 8 * _WIDTH) - 1
+
+
+class Weighed(NamedTuple):
+    """What the weights say of a request.
+
+    Args:
+        task: the likeliest task.
+        p_8b_fails: P(the 8B fails), 0 to 1.
+        p_70b_fails: P(the 70B fails and the frontier model does not), 0 to 1.
+        moved: what moved the first of them, in log-odds, by names of ours; `words` stands for all words together,
+            `evidence` for proofs, failing code and conditions.
+    """
+
+    task: Task
+    p_8b_fails: float
+    p_70b_fails: float
+    moved: list[tuple[str, float]]
+
+
+def logistic(value: float) -> float:
+    """A probability from log-odds; never overflows."""
+    return 1.0 / (1.0 + math.exp(-max(-30.0, min(30.0, value))))
+
+
+def log_odds(probability: float) -> float:
+    """The reverse of `logistic`, for probabilities strictly between 0 and 1."""
+    return math.log(probability / (1.0 - probability))
+
+
+class _Risk:
+    """One of the two risks."""
+
+    def __init__(self, content: dict[str, Any], name: str, place: int) -> None:
+        head: dict[str, Any] = content["heads"][name]
+        which = ("8b", "70b").index(name)
+        self.word_scale: float = content["word_scale"][place]
+        self.mark_scale: float = content["mark_scale"][place]
+        self._bias: float = head["bias"]
+        self._slope: float = head["slope"]
+        self._shift: float = head["shift"]
+        self._lean: list[float] = head["lean"]
+        self._prior: list[float] = head["prior"]
+        self._fitted = [task in content["fitted_tasks"] for task in content["tasks"]]
+        damping: dict[str, float] = content["damping"]
+        self._damping = [damping["fitted" if fitted else "judged"] for fitted in self._fitted]
+        self._hard: dict[str, float] = {key: pair[which] for key, pair in content["hard"].items()}
+
+    def evidence(self, hard: Hard) -> float:
+        """What proofs, failing code and conditions add, in log-odds."""
+        weights = self._hard
+        return (
+            weights["constraint"] * hard.constraints
+            + weights["proof"] * hard.proof
+            + weights["failing"] * hard.failing
+        )
+
+    def _least(self, hard: Hard) -> float:
+        if hard.proof:
+            return self._hard["proof_floor"]
+        return self._hard["failing_floor"] if hard.failing else 0.0
+
+    def of(
+        self, likely: list[tuple[int, float]], english: bool, words: float, structure: float, hard: Hard
+    ) -> float:
+        """The risk over all tasks a request may be: as fitted where it was fitted, from judged priors elsewhere.
+
+        Words count in English alone, as no outcomes of other languages exist.
+        """
+        push = self.evidence(hard) if hard.any else 0.0
+        risk = mass = lean = 0.0
+        for place, share in likely:
+            if english and self._fitted[place]:
+                mass += share
+                lean += share * self._lean[place]
+            else:
+                risk += share * logistic(self._prior[place] + self._damping[place] * structure + push)
+        if mass > 0.0:
+            inner = self._bias + max(-HELD, words) + structure + lean / mass
+            risk += mass * logistic(self._slope * inner + self._shift + push)
+        return max(risk, self._least(hard)) if hard.any else risk
 
 
 class Model:
-    """P(the 8B fails) from a task, a language and structural features."""
+    """Task and risks of a request whose words and marks have been looked up."""
 
     def __init__(self, raw: bytes) -> None:
         """Read an artefact.
 
         Raises:
-            ValueError: it is not JSON, or a judged probability is not between 0 and 1.
-            KeyError: a task or feature is missing.
+            ValueError: it is not JSON, or the tables do not fit the weights.
+            KeyError: a part is missing.
         """
         content: dict[str, Any] = json.loads(raw)
-        fitted: dict[str, float] = content["fitted_tasks"]
-        judged: dict[str, float] = content["judged_tasks"]
-        means: dict[str, float] = content["means"]
         self.version: str = f"{content['name']}@{hashlib.sha256(raw).hexdigest()[:8]}"
-        self._fitted = frozenset(fitted)
-        self._damping: float = content["damping"]
-        self._weights = tuple((name, content["weights"][name], means[name]) for name in NAMES)
-        self._base: dict[Task, float] = {
-            task: fitted[task] if task in fitted else math.log(judged[task] / (1.0 - judged[task]))
-            for task in TASKS
-        }
+        self.tasks: tuple[Task, ...] = tuple(content["tasks"])
+        self.unknown: tuple[float, float] = tuple(content["unknown"])
+        self._fields = len(self.tasks) + 2
+        vectors = _packed(base64.b64decode(content["weights"]), self._fields)
+        keys: dict[str, list[str]] = content["tables"]
+        if sum(map(len, keys.values())) + 1 != len(vectors):
+            raise ValueError("the tables and the weights of the artefact do not fit together")
+        numbers = iter(range(1, len(vectors)))
+        tables: dict[str, dict[Any, int]] = {}
+        for kind in KINDS:
+            names: Iterable[Any] = map(_pair, keys[kind]) if kind in ("pair", "skip", "heads") else keys[kind]
+            tables[kind] = {name: number for name, number in zip(names, numbers, strict=False)}
+        self.known = Vocabulary(*[tables[kind] for kind in KINDS[:-1]])
+        self._vector = vectors.__getitem__
+        self._eight = _Risk(content, "8b", len(self.tasks))
+        self._seventy = _Risk(content, "70b", len(self.tasks) + 1)
+        self._marks: dict[str, tuple[int, str, float | None]] = {}
+        for name, number in tables["mark"].items():
+            push = self._eight.mark_scale * ((vectors[number] >> 8 * _WIDTH & 0xFF) - _ZERO)
+            self._marks[name] = vectors[number], name, push if abs(push) >= MENTIONED else None
+        self._bias: list[float] = content["bias"]
+        self._word_scale: list[float] = content["word_scale"]
+        self._mark_scale: list[float] = content["mark_scale"]
+        self._sharpness: float = content["sharpness"]
 
     def weigh(
-        self, task: Task, language: Language, values: Mapping[str, float]
-    ) -> tuple[float, list[tuple[str, float]]]:
-        """P(the 8B fails), and how far each feature moved it, in log-odds."""
-        damping = 1.0 if task in self._fitted else self._damping
-        share = damping if language == "en" else damping * FOREIGN_SHARE
-        parts = [
-            (name, (damping if name in JUDGED else share) * weight * (values[name] - mean))
-            for name, weight, mean in self._weights
+        self,
+        zones: dict[str, set[int]],
+        marks: list[str],
+        hard: Hard,
+        language: Language,
+        *,
+        tall: bool = False,
+    ) -> Weighed:
+        """Weigh what was found in each zone, and the marks; of a `tall` turn only what asks counts for the risks."""
+        own_zones = _OWN[:1] if tall else _OWN
+        total = votes = square = own = own_votes = 0
+        for zone, found in zones.items():
+            share, part, count = ZONES[zone], sum(map(self._vector, found)), len(found)
+            total += share * part
+            votes += share * count
+            square += share * share * count
+            if zone in own_zones:
+                own += part
+                own_votes += count
+        seen = [known for name in marks if (known := self._marks.get(name)) is not None]
+        by_mark = self._apart(sum([vector for vector, _, _ in seen]), len(seen))
+        likely = self._likely(self._apart(total, votes), math.sqrt(max(100 * FEWEST, square)), by_mark)
+        english = language == "en"
+        root = math.sqrt(max(FEWEST, own_votes))
+        eight, seventy = self._eight, self._seventy
+        words = ((own >> 8 * _WIDTH & _FIELD) - own_votes * _ZERO) * eight.word_scale / root
+        alone = ((own & _FIELD) - own_votes * _ZERO) * seventy.word_scale / root
+        moved = [(name, push) for _, name, push in seen if push is not None]
+        moved.append(("words", max(-HELD, words) if english else 0.0))
+        if hard.any:
+            moved.append(("evidence", eight.evidence(hard)))
+        return Weighed(
+            self.tasks[max(likely, key=_share)[0]],
+            eight.of(likely, english, words, by_mark[-2] * eight.mark_scale, hard),
+            seventy.of(likely, english, alone, by_mark[-1] * seventy.mark_scale, hard),
+            moved,
+        )
+
+    def _apart(self, total: int, votes: int) -> list[int]:
+        """The fields of a sum of `votes` vectors."""
+        raw = total.to_bytes(self._fields * _WIDTH, "big")
+        nought = votes * _ZERO
+        return [
+            (high << 16 | middle << 8 | low) - nought
+            for high, middle, low in zip(raw[::_WIDTH], raw[1::_WIDTH], raw[2::_WIDTH], strict=True)
         ]
-        total = self._base[task]
-        for _, part in parts:
-            total += part
-        return 1.0 / (1.0 + math.exp(-total)), parts
+
+    def _likely(self, by_word: list[int], root: float, by_mark: list[int]) -> list[tuple[int, float]]:
+        """The tasks that are not out of the question, with their probabilities."""
+        votes = [
+            bias + word * scale / root + mark * mark_scale
+            for bias, word, scale, mark, mark_scale in zip(
+                self._bias, by_word, self._word_scale, by_mark, self._mark_scale, strict=False
+            )
+        ]
+        top, sharpness = max(votes), self._sharpness
+        least = top + _FAR / sharpness
+        powers = [
+            (place, math.exp(sharpness * (vote - top))) for place, vote in enumerate(votes) if vote >= least
+        ]
+        whole = sum([power for _, power in powers])
+        return [(place, power / whole) for place, power in powers]
 
 
-def to_score(probability: float) -> float:
-    """Map P(the 8B fails) to the score."""
-    right = min(bisect_right(POINTS, (probability, 2.0)), len(POINTS) - 1)
-    (x0, y0), (x1, y1) = POINTS[right - 1], POINTS[right]
-    return y0 + (probability - x0) * (y1 - y0) / (x1 - x0)
+def _share(entry: tuple[int, float]) -> float:
+    return entry[1]
+
+
+def _pair(key: str) -> tuple[str, str]:
+    first, _, second = key.partition(" ")
+    return first, second
+
+
+def _packed(weights: bytes, fields: int) -> list[int]:
+    """Spread bytes to fields of three bytes and read each row as one integer. Row 0 stands for nothing."""
+    spread = bytearray(_WIDTH * len(weights))
+    spread[_WIDTH - 1 :: _WIDTH] = weights
+    size = _WIDTH * fields
+    return [
+        0,
+        *[int.from_bytes(spread[place : place + size], "big") for place in range(0, len(spread), size)],
+    ]

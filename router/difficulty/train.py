@@ -1,165 +1,105 @@
-"""Fits the weights of the difficulty score and says what they are worth.
+"""Fits tasks and risks, says what they are worth, and writes the artefact.
 
-    python -m weighbridge.router.difficulty.train TRAIN.jsonl DEV.jsonl [--write]
+    python -m weighbridge.router.difficulty.train TRAIN.jsonl DEV.jsonl --tasks FILE... [--write]
 
-Rows need `prompt` and `score_8b` (0..1); for the three-tier figures also `score_70b` and `score_frontier`. The weights
-come from TRAIN alone; DEV is only measured. No random numbers, no packages: the same files give the same artefact.
+TRAIN and DEV: rows with `id`, `task`, `prompt`, `score_8b`, `score_70b`, `score_frontier` (0..1 or null). FILE: rows
+with `id`, `task`, `lang` and a request (`messages` or `body`). Everything is fitted on TRAIN and FILE; DEV is only
+measured. No random numbers: the same files and packages give the same artefact. Needs numpy and, unless
+`--without-vectors`, the encoder of `meaning.py`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from weighbridge.policies.tasks import Task
-from weighbridge.router.difficulty.features import CENTRED, FITTED, NAMES, structure
-from weighbridge.router.difficulty.model import Model, to_score
-from weighbridge.router.difficulty.task import detect
-from weighbridge.router.difficulty.view import look
+from weighbridge.policies.risk import Risk
+from weighbridge.router.difficulty.assessment import assess_with
+from weighbridge.router.difficulty.bands import banded
+from weighbridge.router.difficulty.examples import FITTED, Learner
+from weighbridge.router.difficulty.fit_risks import fit_risks
+from weighbridge.router.difficulty.fit_tasks import TaskFit, fit_tasks
+from weighbridge.router.difficulty.judged import DAMPING, EXAMS, HARD, LEAST_PRIOR, PRIORS, UNKNOWN
+from weighbridge.router.difficulty.measures import apgr, auc, calibration_error, kept
+from weighbridge.router.difficulty.model import Model
+from weighbridge.router.difficulty.packing import pack
 
-FITTED_TASKS: Final[tuple[Task, ...]] = ("knowledge", "reasoning", "math", "code")
-JUDGED_TASKS: Final[dict[Task, float]] = {
-    "classification": 0.17,
-    "extraction": 0.25,
-    "summarization": 0.38,
-    "rag": 0.38,
-    "decision": 0.60,
-    "translation": 0.27,
-    "chat": 0.18,
-    "unknown": 0.35,
-}
-"""P(the 8B fails) where no outcomes exist. `chat` follows one published set where a Llama-3-8B lost 16 %."""
-
-JUDGED_WEIGHTS: Final = {"proof": 0.8, "constraints": 0.15}
-DAMPING: Final = 0.4
-RIDGE: Final = 10.0
 OUTPUT: Final = Path(__file__).with_name("model.json")
 
-Row = dict[str, Any]
+
+def build(
+    train: Sequence[dict[str, Any]], tasks: Sequence[dict[str, Any]], *, vectors: bool, cache: Path | None
+) -> tuple[dict[str, Any], TaskFit]:
+    """The artefact, and what cross-validation said of the tasks."""
+    learner = Learner()
+    told, outcomes = learner.tasks(tasks), learner.outcomes(train)
+    fit = fit_tasks(learner, told, outcomes, vectors=vectors, cache=cache)
+    risks = fit_risks(fit, outcomes)
+    priors = {task: list(pair) for task, pair in PRIORS.items()}
+    for task in FITTED:
+        eight, seventy = (max(LEAST_PRIOR, risk.mean_of[task]) for risk in risks)
+        priors[task] = [eight, EXAMS * seventy]
+    content = {
+        "name": "linear-2",
+        "provenance": {
+            "tasks": f"{len(told)} prompts labelled by hand or by their source",
+            "risks": f"{len(outcomes)} English prompts with outcomes of Llama-3.1-8B, Llama-3.1-70B or Mixtral-8x7B or "
+            "Llama-3.1-Nemotron-51B, gemini-1.5-pro or gpt-4-1106",
+            "sources": "TIGER-AI-Lab/MMLU-Pro (Apache-2.0), ulab-uiuc/LLMRouter (MIT), lm-sys/RouteLLM (Apache-2.0)",
+            "vectors": "universal-sentence-encoder-multilingual v3 (Apache-2.0), folded in"
+            if vectors
+            else "none",
+            "judged": "priors of tasks without outcomes, damping, and what proofs, failing code and conditions add",
+        },
+        "fitted_tasks": list(FITTED),
+        "damping": DAMPING,
+        "hard": {name: list(pair) for name, pair in HARD.items()},
+        "unknown": list(UNKNOWN),
+    }
+    return content | pack(fit, risks, priors), fit
 
 
-def load(path: Path) -> list[Row]:
-    """Read rows and add task and features."""
-    rows: list[Row] = []
-    with path.open(encoding="utf-8") as lines:
-        for line in lines:
-            row: Row = json.loads(line)
-            view = look({"messages": [{"role": "user", "content": row["prompt"]}]})
-            found = detect(view)
-            rows.append(row | {"found": found.task, "language": found.language, "values": structure(view)})
-    return rows
-
-
-def vector(row: Row, means: dict[str, float]) -> list[float]:
-    """Task dummies and centred features."""
-    found = row["found"]
-    dummies = [1.0 if found == task else 0.0 for task in FITTED_TASKS]
-    other = 1.0 if found not in FITTED_TASKS else 0.0
-    return [*dummies, other, *(row["values"][name] - means[name] for name in FITTED)]
-
-
-def fit(xs: list[list[float]], ys: list[float], penalised: int) -> list[float]:
-    """Logistic regression by Newton's method; the last `penalised` weights carry a ridge."""
-    size = len(xs[0])
-    ridge = [0.1] * (size - penalised) + [RIDGE] * penalised
-    weights = [0.0] * size
-    for _ in range(12):
-        gradient = [r * w for r, w in zip(ridge, weights, strict=True)]
-        hessian = [[ridge[i] if i == j else 0.0 for j in range(size)] for i in range(size)]
-        for x, y in zip(xs, ys, strict=True):
-            p = 1.0 / (1.0 + math.exp(-sum(map(lambda a, b: a * b, x, weights))))
-            curve = p * (1.0 - p)
-            used = [i for i in range(size) if x[i]]
-            for i in used:
-                gradient[i] += (p - y) * x[i]
-                line, scaled = hessian[i], curve * x[i]
-                for j in used:
-                    line[j] += scaled * x[j]
-        step = solve(hessian, gradient)
-        weights = [w - s for w, s in zip(weights, step, strict=True)]
-        if max(map(abs, step)) < 1e-7:
-            break
-    return weights
-
-
-def solve(matrix: list[list[float]], right: list[float]) -> list[float]:
-    """Solve a linear system by Gaussian elimination with pivoting."""
-    size = len(right)
-    rows = [[*line, value] for line, value in zip(matrix, right, strict=True)]
-    for i in range(size):
-        pivot = max(range(i, size), key=lambda k: abs(rows[k][i]))
-        rows[i], rows[pivot] = rows[pivot], rows[i]
-        for k in range(i + 1, size):
-            factor = rows[k][i] / rows[i][i]
-            rows[k] = [a - factor * b for a, b in zip(rows[k], rows[i], strict=True)]
-    result = [0.0] * size
-    for i in reversed(range(size)):
-        rest = sum(rows[i][j] * result[j] for j in range(i + 1, size))
-        result[i] = (rows[i][size] - rest) / rows[i][i]
-    return result
-
-
-def auc(scores: Sequence[float], failed: Sequence[bool]) -> float:
-    """Chance that a failed row scores above one that did not fail."""
-    order = sorted(range(len(scores)), key=scores.__getitem__)
-    ranks = 0.0
-    i = 0
-    while i < len(order):
-        j = i
-        while j + 1 < len(order) and scores[order[j + 1]] == scores[order[i]]:
-            j += 1
-        ranks += (i + j + 2) / 2 * sum(failed[order[k]] for k in range(i, j + 1))
-        i = j + 1
-    bad = sum(failed)
-    return (ranks - bad * (bad + 1) / 2) / (bad * (len(failed) - bad))
-
-
-def calibration_error(probabilities: Sequence[float], outcomes: Sequence[float]) -> float:
-    """Expected calibration error over ten bins of equal width."""
-    bins: list[list[tuple[float, float]]] = [[] for _ in range(10)]
-    for p, y in zip(probabilities, outcomes, strict=True):
-        bins[min(9, int(p * 10))].append((p, y))
-    gaps = (abs(sum(p for p, _ in part) - sum(y for _, y in part)) for part in bins)
-    return sum(gaps) / len(probabilities)
-
-
-def three_tiers(rows: Sequence[tuple[float, Row]]) -> dict[str, float]:
-    """Quality kept and shares served at the bounds 0.45 and 0.55, over rows with all three outcomes."""
-    kept = [
-        pair
-        for pair in rows
-        if None not in (pair[1]["score_8b"], pair[1]["score_70b"], pair[1]["score_frontier"])
+def measure(model: Model, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What the whole score, judgements included, is worth on rows with outcomes."""
+    found = [assess_with(model, {"messages": [{"role": "user", "content": row["prompt"]}]}) for row in rows]
+    risk = Risk()
+    eight = [
+        (a.p_8b_fails, 1.0 - row["score_8b"])
+        for a, row in zip(found, rows, strict=True)
+        if row["score_8b"] is not None
     ]
-    names = ["score_8b" if s < 0.45 else "score_70b" if s < 0.55 else "score_frontier" for s, _ in kept]
-    best = sum(row["score_frontier"] for _, row in kept)
-    shares = {name: names.count(name) / len(kept) for name in ("score_8b", "score_70b", "score_frontier")}
-    return {
-        "rows": len(kept),
-        "retained": sum(row[name] for name, (_, row) in zip(names, kept, strict=True)) / best,
-        "retained_random_same_shares": sum(row[n] * shares[n] for _, row in kept for n in shares) / best,
-        "retained_all_70b": sum(row["score_70b"] for _, row in kept) / best,
-        "share_8b": shares["score_8b"],
-        "share_70b": shares["score_70b"],
-    }
+    seventy = [
+        (a.p_70b_fails, max(0.0, row["score_frontier"] - row["score_70b"]))
+        for a, row in zip(found, rows, strict=True)
+        if row["score_70b"] is not None and row["score_frontier"] is not None
+    ]
+    three = [
+        (
+            banded(a.p_8b_fails, a.p_70b_fails, risk),
+            (row["score_8b"], row["score_70b"], row["score_frontier"]),
+        )
+        for a, row in zip(found, rows, strict=True)
+        if None not in (row["score_8b"], row["score_70b"], row["score_frontier"])
+    ]
+    figures: dict[str, Any] = {"rows_8b": len(eight), "rows_70b": len(seventy), "rows_all_three": len(three)}
+    figures["auc_8b_fails"] = auc([p for p, _ in eight], [y >= 0.5 for _, y in eight])
+    figures["calibration_error_8b"] = calibration_error(*zip(*eight, strict=True))
+    if seventy:
+        figures["calibration_error_70b"] = calibration_error(*zip(*seventy, strict=True))
+    if three:
+        scores = [score for score, _ in three]
+        figures["apgr_8b_frontier"] = apgr(scores, [y[0] for _, y in three], [y[2] for _, y in three])
+        figures["three_roads"] = kept(scores, [y for _, y in three])
+    return figures
 
 
-def measure(model: Model, rows: Sequence[Row]) -> dict[str, Any]:
-    """What the whole score, judgements included, is worth on rows with an outcome of the 8B."""
-    probabilities = [model.weigh(row["found"], row["language"], row["values"])[0] for row in rows]
-    failures = [1.0 - row["score_8b"] for row in rows]
-    failed = [value >= 0.5 for value in failures]
-    return {
-        "rows": len(rows),
-        "auc_8b_fails": auc(probabilities, failed),
-        "auc_length_only": auc([row["values"]["length"] for row in rows], failed),
-        "calibration_error": calibration_error(probabilities, failures),
-        "three_tiers": three_tiers([(to_score(p), row) for p, row in zip(probabilities, rows, strict=True)]),
-    }
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a JSON Lines file."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -167,38 +107,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Fit the difficulty score.")
     parser.add_argument("train", type=Path)
     parser.add_argument("dev", type=Path)
+    parser.add_argument("--tasks", type=Path, nargs="+", required=True, help="prompts with their task")
+    parser.add_argument("--without-vectors", action="store_true", help="do without the encoder")
+    parser.add_argument("--vectors", type=Path, help="file that keeps word vectors between runs (.npz)")
     parser.add_argument("--write", action="store_true", help=f"replace {OUTPUT.name}")
     options = parser.parse_args(arguments)
-    train = [row for row in load(options.train) if row["score_8b"] is not None]
-    dev = [row for row in load(options.dev) if row["score_8b"] is not None]
-    means = dict.fromkeys(NAMES, 0.0)
-    means |= {name: round(sum(row["values"][name] for row in train) / len(train), 4) for name in CENTRED}
-    found = fit([vector(row, means) for row in train], [1.0 - row["score_8b"] for row in train], len(FITTED))
-    known = len(FITTED_TASKS)
-    weights = {name: round(value, 4) for name, value in zip(FITTED, found[known + 1 :], strict=True)}
-    artefact: dict[str, Any] = {
-        "name": "structural-1",
-        "provenance": {
-            "fitted_on": f"{len(train)} English prompts with outcomes of Llama-3.1-8B",
-            "sources": "TIGER-AI-Lab/MMLU-Pro (Apache-2.0), ulab-uiuc/LLMRouter (MIT)",
-            "target": "P(the 8B fails)",
-            "method": f"logistic regression, ridge {RIDGE}; structural features and the detected task",
-            "judged": "judged_tasks, damping and the weights of proof and constraints rest on no outcomes",
-        },
-        "fitted_tasks": {
-            task: round(value, 4) for task, value in zip(FITTED_TASKS, found[:known], strict=True)
-        },
-        "judged_tasks": JUDGED_TASKS,
-        "weights": weights | JUDGED_WEIGHTS,
-        "means": means,
-        "damping": DAMPING,
-    }
-    artefact["measured_on_dev"] = _rounded(measure(Model(json.dumps(artefact).encode()), dev))
-    text = json.dumps(artefact, indent=2) + "\n"
+    told = [row for path in sorted(options.tasks) for row in read_rows(path)]
+    content, fit = build(
+        read_rows(options.train), told, vectors=not options.without_vectors, cache=options.vectors
+    )
+    plain = dump(content)
+    content["measured"] = {"task_f1_cross_validated": fit.cross_validated} | _rounded(
+        measure(Model(plain.encode()), read_rows(options.dev))
+    )
+    text = dump(content)
     if options.write:
         OUTPUT.write_text(text, encoding="utf-8")
-    sys.stdout.write(text)
+    shown = {key: value for key, value in content.items() if key not in ("tables", "weights")}
+    sys.stdout.write(json.dumps(shown, indent=2) + "\n")
     return 0
+
+
+def dump(content: dict[str, Any]) -> str:
+    """The artefact as text, one part a line."""
+
+    def told(value: Any) -> str:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+    return (
+        "{\n" + ",\n".join(f"{told(key)}:{told(value)}" for key, value in sorted(content.items())) + "\n}\n"
+    )
 
 
 def _rounded(figures: dict[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.cost import in_references
 from weighbridge.policies.tasks import TASKS
 from weighbridge.router.difficulty.reading import MAX_CHARS, read
 from weighbridge.router.difficulty.score import assess
@@ -132,6 +133,7 @@ ENGLISH = (
     "Summarize the article.\n\n"
     + "Opponents said the river rose twice in ten years, and the wall costs $48 million. " * 60
 )
+CODE = "why does this fail?\n\n" + "def f(x):\n    return [g(i) for i in x if i > 0]\n" * 40
 KOREAN = (
     "다음 글을 요약해 줘.\n\n"
     + "반대 측은 강물이 10년 동안 두 번이나 제방을 넘었고 비용이 480억 원이라고 말했다. " * 60
@@ -139,20 +141,22 @@ KOREAN = (
 
 
 @pytest.mark.parametrize(
-    ("text", "additions"),
+    ("text", "references"),
     [
-        # 100 µs a KB are about 3.3 references; a short prompt costs the fixed part whatever its length.
-        (ENGLISH[:60], 5.0),
-        (KOREAN[:60], 5.0),
-        (ENGLISH[:2_048], 2 * 3.3),
-        (KOREAN[:1_024], 3 * 3.3),
-        (ENGLISH[:4_096], 4 * 3.3),
-        (KOREAN[:4_096], 4 * 3.3),
+        # 100 µs are 1.4 to 2.2 references. A short prompt costs the fixed part whatever its length.
+        (ENGLISH[:60], 2.2),
+        (KOREAN[:60], 2.8),
+        (ENGLISH[:1_024], 3.2),
+        (KOREAN[:420], 4.4),
+        (CODE[:1_024], 4.2),
+        (ENGLISH[:2_048], 3.6),
+        (ENGLISH[:4_096], 4.0),
+        (KOREAN[:4_096], 7.0),
     ],
 )
-def test_the_cost_stays_within_a_hundred_microseconds_a_kilobyte(text: str, additions: float) -> None:
+def test_the_cost_stays_in_bounds(text: str, references: float) -> None:
     body = {"messages": [{"role": "user", "content": text}]}
-    assert cpu(lambda: assess(body), 60) < additions * cpu(reference, 100)
+    assert in_references(lambda: assess(body), 60) < references
 
 
 @pytest.mark.parametrize("text", [ENGLISH, KOREAN])
@@ -164,8 +168,10 @@ def test_the_cost_does_not_grow_with_the_text(text: str) -> None:
 
 @pytest.mark.parametrize(
     "unit",
-    [" 'x", '"', "[", "[,", "(a,", "(a, b", "a/", "a, ", "a or ", ": a, ", "이 ", "이", "가/", "인지 ", "x^",
-     "Context: ", "? ", ". ", "\n", "\n[", "a" * 40 + " ", "b: x\n", "한국어", "in korean ", "ㅋ", "\u0301", "\ud800",
+    ["simple ", "easy, ", "it is very ", " 'x", '"', "[",
+     "[,", "(a,", "(a, b", "a/", "a, ", "a or ", ": a, ", "이 ", "이", "가/", "인지 ", "x^",
+     "Context: ", "? ", ". ", "\n", "\n[", "a" * 40 + " ", "b: x\n", "한국어",
+     "in korean ", "ㅋ", "\u0301", "\ud800",
      "- ", ", "],
 )  # fmt: skip
 def test_no_pattern_backtracks(unit: str) -> None:

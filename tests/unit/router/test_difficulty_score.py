@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -13,11 +12,7 @@ from typing import Any
 import pytest
 
 from weighbridge.policies.loader import shipped
-from weighbridge.policies.tasks import TASKS
-from weighbridge.router.difficulty.features import FITTED, JUDGED, NAMES, structure
-from weighbridge.router.difficulty.model import POINTS, Model, to_score
 from weighbridge.router.difficulty.score import CALIBRATION_VERSION, Assessment, assess
-from weighbridge.router.difficulty.view import look
 
 ARTICLE = (
     "The council voted on Tuesday to rebuild the riverside district. Opponents said the river had risen twice. "
@@ -153,46 +148,16 @@ def test_language(text: str, language: str) -> None:
     assert ask(text).language == language
 
 
-def test_what_was_fitted_on_english_counts_half_for_korean() -> None:
-    model = Model(Path(sys.modules[Model.__module__].__file__ or "").with_name("model.json").read_bytes())
-    values = structure(look({"messages": [{"role": "user", "content": "Prove that 1 + 1 = 2."}]}))
-    english = dict(model.weigh("math", "en", values)[1])
-    korean = dict(model.weigh("math", "ko", values)[1])
-    for name in FITTED:
-        assert korean[name] == english[name] / 2
-    for name in JUDGED:
-        assert korean[name] == english[name]
-    assert english["formula"] > 0
-    assert english["proof"] > 0
-
-
-@pytest.mark.parametrize(("probability", "score"), [*POINTS, (0.15, 0.225), (0.425, 0.5), (0.775, 0.775)])
-def test_the_map_goes_through_its_points(probability: float, score: float) -> None:
-    assert to_score(probability) == pytest.approx(score)
-
-
-def test_the_map_never_falls_and_keeps_the_bounds_strict() -> None:
-    scores = [to_score(step / 1000) for step in range(1001)]
-    assert scores == sorted(scores)
-    assert to_score(0.2999) < 0.45 <= to_score(0.3)
-    assert to_score(0.5499) < 0.55 <= to_score(0.55)
-
-
 def test_features_are_names_and_never_text() -> None:
     found = ask("Zebrafink 4711: prove that every zebrafink must be at least striped.\n\n" + ARTICLE)
     assert found.features
     for feature in found.features:
-        assert re.fullmatch(r"[a-z_-]+(?:[+-]\d+\.\d\d)?", feature), feature
+        assert re.fullmatch(r"[a-z0-9-]+[+-]\d+\.\d\d", feature), feature
         assert "zebra" not in feature
 
 
 def test_the_calibration_version_names_the_content() -> None:
-    assert re.fullmatch(r"structural-1@[0-9a-f]{8}", CALIBRATION_VERSION)
-    raw = json.dumps(
-        {"name": "n", "fitted_tasks": {}, "judged_tasks": dict.fromkeys(TASKS, 0.5), "damping": 1.0,
-         "weights": dict.fromkeys(NAMES, 0.0), "means": dict.fromkeys(NAMES, 0.0)}
-    ).encode()  # fmt: skip
-    assert Model(raw).version != Model(raw + b" ").version
+    assert re.fullmatch(r"linear-2@[0-9a-f]{8}", CALIBRATION_VERSION)
 
 
 def test_two_processes_agree_whatever_their_hash_seed() -> None:
