@@ -13,4 +13,4 @@ class Risk:
     """
 
     local_8b: float = 0.30
-    local_70b: float = 0.16
+    local_70b: float = 0.17

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from weighbridge.router.difficulty.looking import Seen, look
 from weighbridge.router.difficulty.model import KINDS
+from weighbridge.router.difficulty.stuffing import stuffed
 from weighbridge.router.difficulty.words import UNTRUSTED, Vocabulary
 
 FOLDS: Final = 6
@@ -18,6 +19,12 @@ FITTED: Final = ("knowledge", "reasoning", "math", "code")
 
 SOURCE_WEIGHT: Final = 0.3
 """What a prompt counts whose task is that of its source, not of a hand."""
+
+STUFFED: Final = 3
+"""How often each of those is looked at again with easy-sounding words around it."""
+
+STUFFED_WEIGHT: Final = 1.0
+"""What it counts then."""
 
 _FROM_SOURCES: Final = 100
 _FROM_ONE: Final = 20
@@ -94,6 +101,15 @@ class Learner:
                 of_source[source] += 1
             examples.append(self._example(row, body, task if taken else "", SOURCE_WEIGHT, -1))
         return examples
+
+    def stuffed(self, outcomes: Sequence[Example]) -> list[Example]:
+        """Those that tasks are learnt from, with words around them that do not change their task."""
+        return [
+            self._example(e.row, stuffed(e.row["prompt"], lot), e.task, STUFFED_WEIGHT, -1)
+            for e in outcomes
+            if e.task
+            for lot in range(STUFFED)
+        ]
 
     def _example(
         self, row: dict[str, Any], body: dict[str, Any], task: str, weight: float, fold: int

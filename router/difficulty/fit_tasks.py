@@ -24,8 +24,13 @@ GAIN: Final = {"word": 1.0, "pair": 1.0, "skip": 0.8, "head": 1.0, "ending": 1.0
 
 PENALTY: Final = 0.6
 BIAS: Final = 0.05
-LEAST_TASKS: Final = 2
-LEAST_OUTCOMES: Final = 5
+LEAST_TASKS: Final = {"pair": 3, "skip": 4, "heads": 3}
+"""In how many labelled prompts something must occur to be learnt; `SELDOM` where its kind is not named."""
+
+SELDOM: Final = 2
+LEAST_OUTCOMES: Final = {"word": 5, "mark": 5, "pair": 10}
+"""The same for prompts with outcomes, which teach these kinds alone."""
+
 FREQUENT: Final = 100.0
 MEANING: Final = 0.8
 
@@ -104,7 +109,7 @@ def fit_tasks(
         [
             0.0,
             *[
-                GAIN[kind] if often >= LEAST_TASKS else 0.0
+                GAIN[kind] if often >= LEAST_TASKS.get(kind, SELDOM) else 0.0
                 for (kind, _), often in zip(names, frequency, strict=True)
             ],
         ]
@@ -160,10 +165,10 @@ def _known(
     )
     keep: list[int] = []
     for old, (kind, key) in enumerate(learner.names, 1):
-        often = in_tasks[old] >= LEAST_TASKS or (
-            kind in ("word", "pair", "mark") and in_outcomes[old] >= LEAST_OUTCOMES
-        )
-        if often or (vectors and kind == "word" and key.isalpha()):
+        often = in_tasks[old] >= LEAST_TASKS.get(kind, SELDOM)
+        helps = kind in LEAST_OUTCOMES and in_outcomes[old] >= LEAST_OUTCOMES[kind]
+        # What a word means tells something of its task even if it was met once.
+        if often or helps or (vectors and kind == "word" and key.isalpha() and in_tasks[old]):
             keep.append(old)
     order = list(GAIN)
     keep.sort(key=lambda old: (order.index(learner.names[old - 1][0]), learner.names[old - 1][1]))

@@ -50,6 +50,6 @@ def language_of(text: str) -> Language:
         return "ko"
     if foreign * 4 > latin:
         return "other"
-    if latin > 40 and ENGLISH_WORDS.isdisjoint(sample[:250].lower().split()):
+    if latin > 40 and ENGLISH_WORDS.isdisjoint(sample.lower().split()):
         return "other"
     return "en"

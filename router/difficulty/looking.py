@@ -10,7 +10,7 @@ from weighbridge.router.difficulty.asking import Parts, take_apart
 from weighbridge.router.difficulty.language import Language, language_of
 from weighbridge.router.difficulty.marks import TALL, Hard, marks_of
 from weighbridge.router.difficulty.reading import Reading, clip, read
-from weighbridge.router.difficulty.ready import ready
+from weighbridge.router.difficulty.ready import ready, said_once
 from weighbridge.router.difficulty.words import Vocabulary, found_in_asking, found_in_other
 
 _HEAD: Final = 2_000
@@ -52,9 +52,10 @@ def look(body: Mapping[str, Any], known: Vocabulary) -> Seen:
     if not reading.user.strip() and reading.system:
         # Whoever puts the whole request into the system message asks the same.
         reading = replace(reading, user=reading.system, user_chars=len(reading.system), system="")
-    looked_at = clip(reading.user, _HEAD, _TAIL)
+    text = said_once(reading.user)
+    looked_at = clip(text, _HEAD, _TAIL)
     lower = ready(looked_at)
-    chars = reading.user_chars - len(looked_at) + len(lower)
+    chars = reading.user_chars - len(reading.user) + len(text) - len(looked_at) + len(lower)
     parts = take_apart(lower)
     language = language_of(lower or reading.system)
     marks, hard = marks_of(reading, lower, chars, parts, language)

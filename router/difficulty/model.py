@@ -1,7 +1,7 @@
 """The weights of tasks and risks, read from one artefact, and the arithmetic on them.
 
 All fields of one word (a vote for each task, a push for each of the two risks) stand side by side in one large integer,
-24 bits each. So adding up a text is one sum over integers in C, exact in any order, taken apart once at the end.
+32 bits each. So adding up a text is one sum over integers in C, exact in any order, taken apart once at the end.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import base64
 import hashlib
 import json
 import math
+import struct
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
@@ -34,10 +35,10 @@ MENTIONED: Final = 0.1
 """What moved a risk by less, in log-odds, is not told."""
 
 _OWN: Final = ("asking", "other")
+_EXAM: Final = "options"
 _FAR: Final = -6.0
-_WIDTH: Final = 3
+_WIDTH: Final = 4
 _ZERO: Final = 128
-_FIELD: Final = (1 << 8 * _WIDTH) - 1
 
 
 class Weighed(NamedTuple):
@@ -100,23 +101,33 @@ class _Risk:
         return self._hard["failing_floor"] if hard.failing else 0.0
 
     def of(
-        self, likely: list[tuple[int, float]], english: bool, words: float, structure: float, hard: Hard
+        self,
+        likely: list[tuple[int, float]],
+        english: bool,
+        words: float,
+        structure: float,
+        hard: Hard,
+        exam: bool,
     ) -> float:
         """The risk over all tasks a request may be: as fitted where it was fitted, from judged priors elsewhere.
 
-        Words count in English alone, as no outcomes of other languages exist.
+        Words count in English alone, as no outcomes of other languages exist. Of an `exam` question no task is held to
+        be easier than answering it, so that a label asked for beside it hides nothing.
         """
         push = self.evidence(hard) if hard.any else 0.0
-        risk = mass = lean = 0.0
+        fitted = [(place, share) for place, share in likely if self._fitted[place]] if english else []
+        mass = sum([share for _, share in fitted])
+        least = risk = 0.0
+        if fitted or (exam and english):
+            lean = sum([share * self._lean[place] for place, share in fitted]) / mass if fitted else 0.0
+            inner = self._bias + max(-HELD, words) + structure + lean
+            risk = logistic(self._slope * inner + self._shift + push)
+            least = risk if exam else 0.0
+            risk *= mass
         for place, share in likely:
-            if english and self._fitted[place]:
-                mass += share
-                lean += share * self._lean[place]
-            else:
-                risk += share * logistic(self._prior[place] + self._damping[place] * structure + push)
-        if mass > 0.0:
-            inner = self._bias + max(-HELD, words) + structure + lean / mass
-            risk += mass * logistic(self._slope * inner + self._shift + push)
+            if not (english and self._fitted[place]):
+                judged = logistic(self._prior[place] + self._damping[place] * structure + push)
+                risk += share * max(least, judged)
         return max(risk, self._least(hard)) if hard.any else risk
 
 
@@ -134,8 +145,9 @@ class Model:
         self.version: str = f"{content['name']}@{hashlib.sha256(raw).hexdigest()[:8]}"
         self.tasks: tuple[Task, ...] = tuple(content["tasks"])
         self.unknown: tuple[float, float] = tuple(content["unknown"])
-        self._fields = len(self.tasks) + 2
-        vectors = _packed(base64.b64decode(content["weights"]), self._fields)
+        fields = len(self.tasks) + 2
+        self._layout = struct.Struct(f"<{fields}I")
+        vectors = _packed(base64.b64decode(content["weights"]), fields)
         keys: dict[str, list[str]] = content["tables"]
         if sum(map(len, keys.values())) + 1 != len(vectors):
             raise ValueError("the tables and the weights of the artefact do not fit together")
@@ -150,7 +162,7 @@ class Model:
         self._seventy = _Risk(content, "70b", len(self.tasks) + 1)
         self._marks: dict[str, tuple[int, str, float | None]] = {}
         for name, number in tables["mark"].items():
-            push = self._eight.mark_scale * ((vectors[number] >> 8 * _WIDTH & 0xFF) - _ZERO)
+            push = self._eight.mark_scale * (self._apart(vectors[number])[-2] - _ZERO)
             self._marks[name] = vectors[number], name, push if abs(push) >= MENTIONED else None
         self._bias: list[float] = content["bias"]
         self._word_scale: list[float] = content["word_scale"]
@@ -178,45 +190,56 @@ class Model:
                 own += part
                 own_votes += count
         seen = [known for name in marks if (known := self._marks.get(name)) is not None]
-        by_mark = self._apart(sum([vector for vector, _, _ in seen]), len(seen))
-        likely = self._likely(self._apart(total, votes), math.sqrt(max(100 * FEWEST, square)), by_mark)
+        by_mark = self._apart(sum([vector for vector, _, _ in seen]))
+        likely = self._likely(
+            self._apart(total), votes, math.sqrt(max(100 * FEWEST, square)), by_mark, len(seen)
+        )
         english = language == "en"
         root = math.sqrt(max(FEWEST, own_votes))
         eight, seventy = self._eight, self._seventy
-        words = ((own >> 8 * _WIDTH & _FIELD) - own_votes * _ZERO) * eight.word_scale / root
-        alone = ((own & _FIELD) - own_votes * _ZERO) * seventy.word_scale / root
+        exam = _EXAM in marks
+        *_, words, alone = self._apart(own)
+        nought, even = own_votes * _ZERO, len(seen) * _ZERO
+        by_words = (words - nought) * eight.word_scale / root
         moved = [(name, push) for _, name, push in seen if push is not None]
-        moved.append(("words", max(-HELD, words) if english else 0.0))
+        moved.append(("words", max(-HELD, by_words) if english else 0.0))
         if hard.any:
             moved.append(("evidence", eight.evidence(hard)))
         return Weighed(
             self.tasks[max(likely, key=_share)[0]],
-            eight.of(likely, english, words, by_mark[-2] * eight.mark_scale, hard),
-            seventy.of(likely, english, alone, by_mark[-1] * seventy.mark_scale, hard),
+            eight.of(likely, english, by_words, (by_mark[-2] - even) * eight.mark_scale, hard, exam),
+            seventy.of(
+                likely,
+                english,
+                (alone - nought) * seventy.word_scale / root,
+                (by_mark[-1] - even) * seventy.mark_scale,
+                hard,
+                exam,
+            ),
             moved,
         )
 
-    def _apart(self, total: int, votes: int) -> list[int]:
-        """The fields of a sum of `votes` vectors."""
-        raw = total.to_bytes(self._fields * _WIDTH, "big")
-        nought = votes * _ZERO
-        return [
-            (high << 16 | middle << 8 | low) - nought
-            for high, middle, low in zip(raw[::_WIDTH], raw[1::_WIDTH], raw[2::_WIDTH], strict=True)
-        ]
+    def _apart(self, total: int) -> tuple[int, ...]:
+        """The fields of a sum of vectors."""
+        return self._layout.unpack(total.to_bytes(self._layout.size, "little"))
 
-    def _likely(self, by_word: list[int], root: float, by_mark: list[int]) -> list[tuple[int, float]]:
+    def _likely(
+        self, by_word: tuple[int, ...], votes: int, root: float, by_mark: tuple[int, ...], marks: int
+    ) -> list[tuple[int, float]]:
         """The tasks that are not out of the question, with their probabilities."""
-        votes = [
-            bias + word * scale / root + mark * mark_scale
+        nought, even = votes * _ZERO, marks * _ZERO
+        votes_of = [
+            bias + (word - nought) * scale / root + (mark - even) * mark_scale
             for bias, word, scale, mark, mark_scale in zip(
                 self._bias, by_word, self._word_scale, by_mark, self._mark_scale, strict=False
             )
         ]
-        top, sharpness = max(votes), self._sharpness
+        top, sharpness = max(votes_of), self._sharpness
         least = top + _FAR / sharpness
         powers = [
-            (place, math.exp(sharpness * (vote - top))) for place, vote in enumerate(votes) if vote >= least
+            (place, math.exp(sharpness * (vote - top)))
+            for place, vote in enumerate(votes_of)
+            if vote >= least
         ]
         whole = sum([power for _, power in powers])
         return [(place, power / whole) for place, power in powers]
@@ -232,11 +255,11 @@ def _pair(key: str) -> tuple[str, str]:
 
 
 def _packed(weights: bytes, fields: int) -> list[int]:
-    """Spread bytes to fields of three bytes and read each row as one integer. Row 0 stands for nothing."""
+    """Spread bytes to fields of four bytes and read each row as one integer. Row 0 stands for nothing."""
     spread = bytearray(_WIDTH * len(weights))
-    spread[_WIDTH - 1 :: _WIDTH] = weights
+    spread[::_WIDTH] = weights
     size = _WIDTH * fields
     return [
         0,
-        *[int.from_bytes(spread[place : place + size], "big") for place in range(0, len(spread), size)],
+        *[int.from_bytes(spread[place : place + size], "little") for place in range(0, len(spread), size)],
     ]

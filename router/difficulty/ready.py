@@ -38,6 +38,12 @@ _HINTS: Final = (
 )
 
 
+_LONG: Final = 400
+_EDGE: Final = 120
+_WORD: Final = re.compile(r"\S+")
+_FEW: Final = 6
+
+
 def ready(text: str) -> str:
     """Lower case, one space between words, at most one empty line, without a beginning or end that only says that all
     of it is easy (`simple task: ...`)."""
@@ -57,3 +63,27 @@ def ready(text: str) -> str:
         if found is not None:
             text = text[: len(text) - len(tail) + found.start() + 1]
     return text
+
+
+def said_once(text: str) -> str:
+    """A few words chanted at the beginning or end, each once: what they push out of sight comes back."""
+    if len(text) <= _LONG:
+        return text
+    few = set(text[:_EDGE].lower().split()[:-1])
+    if len(few) <= _FEW:
+        words = _WORD.finditer(text)
+        ends = next((word.start() for word in words if word.group().lower() not in few), len(text))
+        text = _each_once(text[:ends]) + text[ends:]
+    few = set(text[-_EDGE:].lower().split()[1:])
+    if len(few) <= _FEW:
+        words = reversed(list(_WORD.finditer(text)))
+        starts = next((word.end() for word in words if word.group().lower() not in few), 0)
+        text = text[:starts] + _each_once(text[starts:])
+    return text
+
+
+def _each_once(chant: str) -> str:
+    """Its words without repetition, with the white space that was around them."""
+    words = chant.strip()
+    once = " ".join(dict.fromkeys(words.split()))
+    return chant.replace(words, once, 1) if words else chant

@@ -37,6 +37,7 @@ def build(
     """The artefact, and what cross-validation said of the tasks."""
     learner = Learner()
     told, outcomes = learner.tasks(tasks), learner.outcomes(train)
+    told += learner.stuffed(outcomes)
     fit = fit_tasks(learner, told, outcomes, vectors=vectors, cache=cache)
     risks = fit_risks(fit, outcomes)
     priors = {task: list(pair) for task, pair in PRIORS.items()}
@@ -112,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--vectors", type=Path, help="file that keeps word vectors between runs (.npz)")
     parser.add_argument("--write", action="store_true", help=f"replace {OUTPUT.name}")
     options = parser.parse_args(arguments)
-    told = [row for path in sorted(options.tasks) for row in read_rows(path)]
+    told = [row for path in sorted(options.tasks, key=lambda path: path.name) for row in read_rows(path)]
     content, fit = build(
         read_rows(options.train), told, vectors=not options.without_vectors, cache=options.vectors
     )

@@ -569,7 +569,7 @@ def test_the_shipped_escalation_and_risk() -> None:
         made = shipped(name)
         on = frozenset(("invalid_json", "invalid_tool_call", "empty", "repetition"))
         assert made.escalation_for("code") == made.escalation_for("no task") == Escalation(on, None, 1, 0)
-        assert made.risk == Risk(0.30, 0.16)
+        assert made.risk == Risk(0.30, 0.17)
 
 
 def test_a_task_replaces_what_it_names_of_the_general_escalation() -> None:

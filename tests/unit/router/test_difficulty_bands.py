@@ -27,14 +27,14 @@ def just_under(value: float) -> float:
         (0.0, 1.0, "local-8b"),
         (just_under(0.30), 1.0, "local-8b"),
         (0.30, 0.0, "local-70b"),
-        (0.30, just_under(0.16), "local-70b"),
-        (1.0, just_under(0.16), "local-70b"),
-        (0.30, 0.16, "commercial"),
+        (0.30, just_under(0.17), "local-70b"),
+        (1.0, just_under(0.17), "local-70b"),
+        (0.30, 0.17, "commercial"),
         (1.0, 1.0, "commercial"),
     ],
 )
 def test_the_road_changes_exactly_where_the_appetite_says(p_8b: float, p_70b: float, road: str) -> None:
-    score = banded(p_8b, p_70b, Risk(0.30, 0.16))
+    score = banded(p_8b, p_70b, Risk(0.30, 0.17))
     assert shipped("default").place("knowledge", score, "default").road == road
 
 
@@ -44,17 +44,19 @@ def test_the_road_changes_exactly_where_the_appetite_says(p_8b: float, p_70b: fl
         (0.0, 0.9, 0.0),
         (0.15, 0.9, 0.225),
         (0.30, 0.0, 0.45),
-        (0.9, 0.08, 0.50),
-        (0.9, 0.16, 0.55),
-        (0.3, 1.0, 1.0),
+        (0.65, 0.085, 0.50),
+        (0.30, 0.17, 0.55),
+        (1.0, 0.17, 0.7075),
+        (0.30, 1.0, 0.8425),
+        (1.0, 1.0, 1.0),
     ],
 )
 def test_the_map_goes_through_its_points(p_8b: float, p_70b: float, score: float) -> None:
-    assert banded(p_8b, p_70b, Risk(0.30, 0.16)) == pytest.approx(score)
+    assert banded(p_8b, p_70b, Risk(0.30, 0.17)) == pytest.approx(score)
 
 
-def test_the_row_of_code_begins_where_the_70b_fails_alone_in_54_of_100() -> None:
-    assert banded(1.0, 0.533, Risk(0.30, 0.16)) < 0.75 < banded(1.0, 0.534, Risk(0.30, 0.16))
+def test_the_row_of_code_begins_where_the_8b_is_lost_and_the_70b_fails_alone_in_29_of_100() -> None:
+    assert banded(1.0, 0.290, Risk(0.30, 0.17)) < 0.75 < banded(1.0, 0.291, Risk(0.30, 0.17))
 
 
 @given(P, P, APPETITE, APPETITE)

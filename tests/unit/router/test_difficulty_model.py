@@ -95,8 +95,8 @@ def test_no_field_flows_over_into_the_next() -> None:
         tables={kind: [] for kind in KINDS} | {"word": many},
         weights=base64.b64encode(bytes([255, 1, 255, 1] * len(many))).decode(),
     )
-    found = Model(raw)._apart(10 * sum(Model(raw)._vector(n) for n in range(1, 2_001)), 20_000)
-    assert found == [127 * 20_000, -127 * 20_000, 127 * 20_000, -127 * 20_000]
+    found = Model(raw)._apart(10 * sum(Model(raw)._vector(n) for n in range(1, 2_001)))
+    assert found == (255 * 20_000, 20_000, 255 * 20_000, 20_000)
 
 
 def test_words_count_in_english_alone_and_structure_half_elsewhere() -> None:
@@ -155,3 +155,21 @@ def test_the_shipped_artefact_is_small_and_quick_to_load() -> None:
 def test_nothing_that_serves_imports_numpy() -> None:
     program = "import sys; import weighbridge.router.difficulty.score; sys.exit('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_no_label_hides_an_exam_question() -> None:
+    words = ["label"]
+    raw = artefact(
+        tables={kind: [] for kind in KINDS} | {"word": words, "mark": ["options", "open"]},
+        # The word speaks for the second task, which is judged; the marks say nothing.
+        weights=base64.b64encode(bytes([100, 255, 128, 128] + [128] * 8)).decode(),
+        word_scale=[0.1, 0.1, 0.005, 0.004],
+    )
+    model, zones = Model(raw), {"asking": {1}, "other": set[int]()}
+    exam, plain_text = (model.weigh(zones, [mark], NOTHING, "en") for mark in ("options", "open"))
+    assert exam.task == plain_text.task == "chat"
+    sure = 1 / (1 + math.exp(-(0.9 * (0.2 + exam.moved[0][1]) - 0.1)))
+    assert plain_text.p_8b_fails < exam.p_8b_fails
+    assert exam.p_8b_fails == pytest.approx(sure, abs=0.02)
+    assert plain_text.p_70b_fails < exam.p_70b_fails
+    assert model.weigh(zones, ["options"], NOTHING, "ko") == model.weigh(zones, ["open"], NOTHING, "ko")

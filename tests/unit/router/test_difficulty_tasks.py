@@ -1,9 +1,9 @@
 """Task detection on committed prompts.
 
-`task_examples_first_*` was written by people who never saw the classifier, and nothing was fitted on it yet. It was
-measured about ten times and steered which training prompts were written, so `tests/data/task_prompts`, written since by
-others who saw neither, will judge the next classifier. The older files beside this test are part of what this one was
-fitted on: they only guard against a broken artefact.
+`tests/data/task_prompts` was written by people who never saw the classifier, and committed before this one was fitted.
+It was measured three times; nothing was chosen by it. Of what is fitted on, prompts that share a run of words with one
+of these were taken out. The goals are 0.85, 0.85 and 0.80. The older files beside this test are part of what the
+classifier was fitted on: they only guard against a broken artefact.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ def measured(rows: list[dict[str, Any]]) -> tuple[float, str]:
 @pytest.mark.parametrize(
     ("pattern", "floor"),
     [
-        ("task_examples_first_en_*.jsonl", 0.82),  # reached 0.841
-        ("task_examples_first_ko_*.jsonl", 0.86),  # reached 0.877
-        ("task_examples_first_mixed.jsonl", 0.80),  # reached 0.816
+        ("en.jsonl", 0.91),  # reached 0.942
+        ("ko.jsonl", 0.91),  # reached 0.937
+        ("mixed.jsonl", 0.92),  # reached 0.948
     ],
 )
 def test_macro_f1_on_prompts_that_were_never_fitted_on(pattern: str, floor: float) -> None:
-    reached, told = measured([row for path in sorted(EXAMPLES.glob(pattern)) for row in prompts(path)])
+    reached, told = measured([row for path in sorted(UNSEEN.glob(pattern)) for row in prompts(path)])
     assert reached >= floor, told
 
 
