@@ -180,6 +180,7 @@ class ChatRoute:
             batch=wishes.batch,
             data_class=wishes.data_class,
             conversation=wishes.conversation,
+            explain=wishes.explain,
         )
 
     async def _serve(self, request: Admitted, caller: Line | _Received, sink: AsgiSink) -> None:

@@ -23,6 +23,10 @@ _HEADERS = {
         "The last reason of the decision, such as the bound or the task row that decided, "
         "or what spoke against a local answer."
     ),
+    "x-weighbridge-explanation": (
+        "Only for those who asked: how the decision came about, as one line of JSON with the task, both probabilities "
+        "of failure, the distance to the bounds, what moved the score, and the policy's clamps."
+    ),
 }
 
 
@@ -57,6 +61,10 @@ _WISHES = {
     "x-weighbridge-conversation-id": (
         "The conversation the request belongs to: once one of its requests was kept in, all that follow stay local.",
         {"type": "string", "pattern": "^[A-Za-z0-9._:@/+=-]{1,200}$"},
+    ),
+    "x-weighbridge-explain": (
+        "`true` asks for the header `x-weighbridge-explanation` in the answer.",
+        {"type": "string", "enum": ["true", "false"]},
     ),
 }
 

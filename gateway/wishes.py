@@ -19,6 +19,7 @@ MAX_QUEUE_MS: Final = b"x-weighbridge-max-queue-ms"
 PRIORITY: Final = b"x-weighbridge-priority"
 DATA_CLASS: Final = b"x-weighbridge-data-class"
 CONVERSATION: Final = b"x-weighbridge-conversation-id"
+EXPLAIN: Final = b"x-weighbridge-explain"
 
 _DIGITS: Final = re.compile(rb"[0-9]{1,6}")
 _CLASS: Final = re.compile(rb"[A-Za-z0-9._-]{1,32}")
@@ -35,12 +36,14 @@ class Wishes:
         batch: interactive requests go first. False says nothing against a tenant that is `batch` by policy.
         data_class: class of the request's data, in small letters; one less strict than the policy's changes nothing.
         conversation: the name of the conversation that the request belongs to.
+        explain: the answer's headers are to say how the decision came about.
     """
 
     max_queue_ms: int | None = None
     batch: bool = False
     data_class: str | None = None
     conversation: str | None = None
+    explain: bool = False
 
 
 _NONE: Final = Wishes()
@@ -57,13 +60,15 @@ def read_wishes(headers: Mapping[bytes, bytes]) -> Wishes:
     """
     wait, priority = headers.get(MAX_QUEUE_MS), headers.get(PRIORITY)
     data_class, conversation = headers.get(DATA_CLASS), headers.get(CONVERSATION)
-    if wait is None and priority is None and data_class is None and conversation is None:
+    explain = headers.get(EXPLAIN)
+    if wait is None and priority is None and data_class is None and conversation is None and explain is None:
         return _NONE
     return Wishes(
         max_queue_ms=None if wait is None else min(_milliseconds(value) for value in _values(wait)),
         batch=priority is not None and any([_is_batch(value) for value in _values(priority)]),
         data_class=None if data_class is None else _one(DATA_CLASS, data_class, _CLASS, _CLASS_LEGAL).lower(),
         conversation=None if conversation is None else _one(CONVERSATION, conversation, _NAME, _NAME_LEGAL),
+        explain=explain is not None and all([_is_true(value) for value in _values(explain)]),
     )
 
 
@@ -82,6 +87,12 @@ def _is_batch(value: bytes) -> bool:
     if value not in (b"batch", b"interactive"):
         raise _refused(PRIORITY, "interactive or batch")
     return value == b"batch"
+
+
+def _is_true(value: bytes) -> bool:
+    if value not in (b"true", b"false"):
+        raise _refused(EXPLAIN, "true or false")
+    return value == b"true"
 
 
 _CLASS_LEGAL: Final = "1 to 32 letters, digits and . _ -"

@@ -15,6 +15,7 @@ from weighbridge.observability.records import Attempt, Completion, Intent, Outco
 from weighbridge.pool.engine import Trail
 from weighbridge.router import answer
 from weighbridge.router.admitted import Admitted, Header
+from weighbridge.router.explanation import EXPLANATION, explanation
 from weighbridge.router.roads import Weighed
 
 log = logging.getLogger("weighbridge.router")
@@ -196,7 +197,7 @@ class Account:
     def headers(self, settled: bool = True) -> list[Header]:
         """Our headers. While the road is not settled they do not name it."""
         weighed = self.weighed
-        return answer.weighbridge_headers(
+        told = answer.weighbridge_headers(
             request_id=self.request.request_id,
             road=(self.road or "") if settled else "",
             score=weighed.score if weighed else None,
@@ -206,6 +207,9 @@ class Account:
             queue_ms=self.queue_ms if settled else None,
             reason=self.told or (weighed.reasons[-1] if weighed else ""),
         )
+        if self.request.explain and weighed:
+            told.append((EXPLANATION, explanation(weighed)))
+        return told
 
     def summary(self) -> dict[str, Any]:
         """What the headers would have said, for an answer whose headers went out before it was known."""

@@ -25,6 +25,7 @@ class Admitted(msgspec.Struct, frozen=True):
         batch: whether the caller lets interactive requests go first.
         data_class: class of its data as the caller names it, in small letters; None leaves it to the policy.
         conversation: the caller's name for the conversation it belongs to; None where it names none.
+        explain: whether the answer's headers are to say how the decision came about.
     """
 
     request_id: str
@@ -40,6 +41,7 @@ class Admitted(msgspec.Struct, frozen=True):
     batch: bool = False
     data_class: str | None = None
     conversation: str | None = None
+    explain: bool = False
 
     @property
     def begun(self) -> bool:

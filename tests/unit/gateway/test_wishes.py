@@ -155,3 +155,19 @@ def test_any_value_is_a_wish_or_refused(wait: bytes, priority: bytes) -> None:
     else:
         assert found.max_queue_ms is not None
         assert 0 <= found.max_queue_ms <= 600_000
+
+
+EXPLAIN = b"x-weighbridge-explain"
+
+
+def test_an_explanation() -> None:
+    assert wishes((EXPLAIN, b"true")) == Wishes(explain=True)
+    assert wishes((EXPLAIN, b" false ")) == Wishes()
+    assert wishes((EXPLAIN, b"true"), (EXPLAIN, b"false")) == Wishes()
+
+
+@pytest.mark.parametrize("value", [b"", b"1", b"True", b"yes", b"true;q=1", b"\xff"])
+def test_an_explanation_that_is_none(value: bytes) -> None:
+    error = refused((EXPLAIN, value))
+    assert error.param == "x-weighbridge-explain"
+    assert error.message == "The header 'x-weighbridge-explain' must be true or false."
