@@ -12,7 +12,7 @@ from weighbridge.router.difficulty.bands import banded
 from weighbridge.router.difficulty.gibberish import is_speech
 from weighbridge.router.difficulty.language import Language
 from weighbridge.router.difficulty.looking import look
-from weighbridge.router.difficulty.model import MENTIONED, Model
+from weighbridge.router.difficulty.model import MENTIONED, Model, log_odds
 
 _MOST_MENTIONED: Final = 6
 _DEFAULT_RISK: Final = Risk()
@@ -29,8 +29,8 @@ class Assessment:
         score: difficulty from 0 to 1 under the default appetite for risk, before any clamp of a policy.
         task: the kind of task.
         language: `ko`, `en` or `other`.
-        features: what moved the first risk most, in log-odds (`proof+0.60`); names of ours, never a piece of the
-            request. `words` stands for all of its words together.
+        moved: what moved the first risk, in log-odds, by names of ours and never a piece of the request. `words`
+            stands for all of its words together.
         p_8b_fails: P(the 8B fails), 0 to 1, or NOT_ESTIMATED.
         p_70b_fails: P(the 70B fails and the frontier model does not), the same.
     """
@@ -38,9 +38,15 @@ class Assessment:
     score: float
     task: Task
     language: Language
-    features: tuple[str, ...]
+    moved: tuple[tuple[str, float], ...]
     p_8b_fails: float = NOT_ESTIMATED
     p_70b_fails: float = NOT_ESTIMATED
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """What moved the first risk most, the first most (`proof+0.60`)."""
+        most = sorted((-abs(part), name, part) for name, part in self.moved if abs(part) >= MENTIONED)
+        return tuple([f"{name}{part:+.2f}" for _, name, part in most[:_MOST_MENTIONED]])
 
     def score_at(self, risk: Risk) -> float:
         """The score under a policy's appetite for risk; the plain score where no risk was estimated."""
@@ -54,16 +60,14 @@ def assess_with(model: Model, body: Mapping[str, Any]) -> Assessment:
     seen = look(body, model.known)
     if not is_speech(seen):
         p_8b, p_70b = model.unknown
-        return Assessment(
-            banded(p_8b, p_70b, _DEFAULT_RISK), "unknown", seen.language, ("no-speech",), p_8b, p_70b
-        )
+        moved = (("no-speech", log_odds(p_8b)),)
+        return Assessment(banded(p_8b, p_70b, _DEFAULT_RISK), "unknown", seen.language, moved, p_8b, p_70b)
     found = model.weigh(seen.zones, seen.marks, seen.hard, seen.language, tall=seen.tall)
-    moved = sorted((-abs(part), name, part) for name, part in found.moved if abs(part) >= MENTIONED)
     return Assessment(
         score=banded(found.p_8b_fails, found.p_70b_fails, _DEFAULT_RISK),
         task=found.task,
         language=seen.language,
-        features=tuple([f"{name}{part:+.2f}" for _, name, part in moved[:_MOST_MENTIONED]]),
+        moved=found.moved,
         p_8b_fails=found.p_8b_fails,
         p_70b_fails=found.p_70b_fails,
     )

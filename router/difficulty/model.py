@@ -55,7 +55,7 @@ class Weighed(NamedTuple):
     task: Task
     p_8b_fails: float
     p_70b_fails: float
-    moved: list[tuple[str, float]]
+    moved: tuple[tuple[str, float], ...]
 
 
 def logistic(value: float) -> float:
@@ -216,7 +216,7 @@ class Model:
                 hard,
                 exam,
             ),
-            moved,
+            tuple(moved),
         )
 
     def _apart(self, total: int) -> tuple[int, ...]:

@@ -24,7 +24,7 @@ CLOSED = Facts("default", LOCAL_ROADS, False)
 
 
 def weight(score: float, task: str = "unknown") -> Assessment:
-    return Assessment(score=score, task=task, language="en", features=())  # type: ignore[arg-type]
+    return Assessment(score=score, task=task, language="en", moved=())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def facts(**changes: Any) -> Facts:
 
 
 def weight(score: float, task: str = "chat") -> Assessment:
-    return Assessment(score=score, task=task, language="en", features=())  # type: ignore[arg-type]
+    return Assessment(score=score, task=task, language="en", moved=())  # type: ignore[arg-type]
 
 
 def decided(rules: Policy, score: float, task: str = "chat", model: str = "auto", **more: Any) -> Decision:
