@@ -181,15 +181,17 @@ def test_two_processes_agree_whatever_their_hash_seed() -> None:
     assert b"Assessment(" in outputs[0]
 
 
-def documented() -> list[tuple[str, str, str, str]]:
-    page = Path(__file__).parents[3] / "docs" / "difficulty.md"
-    table = page.read_text(encoding="utf-8").split("| prompt | task | score | road |\n|---|---|---|---|\n")[1]
+def documented(page: str) -> list[tuple[str, str, str, str]]:
+    """The rows of the last table of a page."""
+    text = (Path(__file__).parents[3] / "docs" / page).read_text(encoding="utf-8")
+    table = text.rpartition("|---|---|---|---|\n")[2]
     rows = [line.strip("| ").split(" | ") for line in table.strip().splitlines()]
     return [(row[0], row[1], row[2], row[3]) for row in rows]
 
 
-def test_the_table_of_example_prompts_is_true() -> None:
-    rows = documented()
+@pytest.mark.parametrize("page", ["difficulty.md", "ko/difficulty.md"])
+def test_the_table_of_example_prompts_is_true(page: str) -> None:
+    rows = documented(page)
     assert len(rows) > 20
     for prompt, task, score, expected_road in rows:
         found = ask(prompt)
