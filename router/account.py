@@ -208,7 +208,7 @@ class Account:
             reason=self.told or (weighed.reasons[-1] if weighed else ""),
         )
         if self.request.explain and weighed:
-            told.append((EXPLANATION, explanation(weighed)))
+            told.append((EXPLANATION, explanation(weighed, self.request.body)))
         return told
 
     def summary(self) -> dict[str, Any]:

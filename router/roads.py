@@ -170,7 +170,6 @@ class Roads:
             request.max_queue_ms,
             request.batch,
             request.data_class,
-            request.explain,
             self._gate.configured,
             self._switched_off(),
         )
@@ -199,8 +198,7 @@ class Roads:
             pin,
             self._switched_off(),
         )
-        weigh = request.explain or needs_weight(request.model, policy, facts)
-        weight = assess(request.body) if weigh else UNWEIGHED
+        weight = assess(request.body) if needs_weight(request.model, policy, facts) else UNWEIGHED
         lasting, other = why = why_not(weight, policy, facts)
         outcome: Decision | ApiError
         try:

@@ -47,7 +47,6 @@ class TaskFit:
         number: the known number of each of the learner's numbers.
         marks: the known number of each mark.
         cross_validated: macro-F1 by language, over prompts whose fold was left out.
-        meaning: a vector for each known number, nought for what has none.
     """
 
     names: list[tuple[str, Any]]
@@ -57,7 +56,6 @@ class TaskFit:
     number: dict[int, int]
     marks: dict[str, int]
     cross_validated: dict[str, float]
-    meaning: Floats
 
     def zones(self, example: Example) -> dict[str, list[int]]:
         """The known numbers in each zone."""
@@ -103,7 +101,7 @@ def fit_tasks(
     """Fit on labelled prompts; `outcomes` adds words that the risks will want."""
     told = [*told, *[example for example in outcomes if example.task]]
     names, number, marks, frequency = _known(learner, told, outcomes, vectors)
-    empty = TaskFit(names, np.zeros((0, 0)), np.zeros(0), 1.0, number, marks, {}, np.zeros((0, 0)))
+    empty = TaskFit(names, np.zeros((0, 0)), np.zeros(0), 1.0, number, marks, {})
     rows = [row_of(empty.zones(example), empty.mark_numbers(example)) for example in told]
     gain = np.array(
         [
@@ -152,7 +150,7 @@ def fit_tasks(
     weights += (meaning * strength[:, None]) @ (seconds.T @ found)
     return TaskFit(
         names, weights, BIAS * found.sum(axis=0), _sharpness(held[tested], truth), number, marks,
-        _by_language(told, tested, held), meaning,
+        _by_language(told, tested, held),
     )  # fmt: skip
 
 

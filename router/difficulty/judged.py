@@ -36,4 +36,7 @@ EXAMS: Final = 0.75
 mean is all there is to go by: in other languages than English. The first is left whole, as is the doubt whether the 8B
 speaks the language."""
 
+SLOTS: Final[dict[str, tuple[float, float]]] = {"ko": (1.0, 0.0), "other": (1.0, 0.0)}
+"""Slope and shift in log-odds of both risks in languages without outcomes: nothing has calibrated them yet."""
+
 LEAST_PRIOR: Final = 0.02

@@ -30,7 +30,7 @@ def counts(sample: str) -> tuple[int, int, int]:
     Told by the first bytes in UTF-8, which is many times cheaper than asking each character. A few rare
     characters share a first byte with Hangul.
     """
-    raw = sample.encode("utf-8", "surrogatepass")
+    raw = sample.encode("utf-8", "ignore")
     latin = len(raw) - len(raw.translate(None, _LATIN))
     if len(raw) == len(sample):
         return latin, 0, 0

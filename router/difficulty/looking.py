@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from weighbridge.router.difficulty.asking import Parts, take_apart
+from weighbridge.router.difficulty.asking import take_apart
 from weighbridge.router.difficulty.language import Language, language_of
 from weighbridge.router.difficulty.marks import TALL, Hard, marks_of
-from weighbridge.router.difficulty.reading import Reading, clip, read
-from weighbridge.router.difficulty.ready import ready, said_once
+from weighbridge.router.difficulty.reading import clip, read
+from weighbridge.router.difficulty.ready import evenly_spaced, plain, ready, said_once
 from weighbridge.router.difficulty.words import Vocabulary, found_in_asking, found_in_other
 
 _HEAD: Final = 2_000
@@ -25,9 +25,7 @@ class Seen(NamedTuple):
     """What is known of a request before anything is weighed.
 
     Args:
-        reading: the texts and facts looked at.
         lower: the last user turn made ready.
-        parts: the last user turn taken apart.
         zones: numbers of the known words by where they stand: `asking`, `other` (not those of `asking` again),
             `system`, `earlier`.
         marks: names of the marks it bears.
@@ -36,9 +34,7 @@ class Seen(NamedTuple):
         tall: the turn holds a document, of which neither length nor words say how hard the request is.
     """
 
-    reading: Reading
     lower: str
-    parts: Parts
     zones: dict[str, set[int]]
     marks: list[str]
     hard: Hard
@@ -52,9 +48,9 @@ def look(body: Mapping[str, Any], known: Vocabulary) -> Seen:
     if not reading.user.strip() and reading.system:
         # Whoever puts the whole request into the system message asks the same.
         reading = replace(reading, user=reading.system, user_chars=len(reading.system), system="")
-    text = said_once(reading.user)
+    text = said_once(evenly_spaced(reading.user))
     looked_at = clip(text, _HEAD, _TAIL)
-    lower = ready(looked_at)
+    lower = ready(plain(looked_at))
     chars = reading.user_chars - len(reading.user) + len(text) - len(looked_at) + len(lower)
     parts = take_apart(lower)
     language = language_of(lower or reading.system)
@@ -62,11 +58,9 @@ def look(body: Mapping[str, Any], known: Vocabulary) -> Seen:
     asking = found_in_asking(parts.asking, known)
     other = parts.other
     most = _OTHER if other.isascii() else _OTHER_WIDE
-    if len(other) > most:
-        other = other[: most // 2] + "\n" + other[-most // 2 :]
-    zones = {"asking": asking, "other": found_in_other(other, known) - asking}
+    zones = {"asking": asking, "other": found_in_other(clip(other, most // 2, most // 2), known) - asking}
     if reading.system:
         zones["system"] = found_in_asking(reading.system[:_SYSTEM].lower(), known)
     if reading.earlier:
         zones["earlier"] = found_in_other(reading.earlier[:_EARLIER].lower(), known)
-    return Seen(reading, lower, parts, zones, marks, hard, language, chars > TALL)
+    return Seen(lower, zones, marks, hard, language, chars > TALL)

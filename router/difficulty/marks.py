@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from weighbridge.router.difficulty.asking import Parts
 from weighbridge.router.difficulty.language import Language, counts
-from weighbridge.router.difficulty.reading import Reading
+from weighbridge.router.difficulty.reading import Reading, clip
 from weighbridge.router.difficulty.shape import (
     DIGITS_ONLY,
     is_formula,
@@ -17,6 +17,7 @@ from weighbridge.router.difficulty.shape import (
     target_language,
 )
 
+_ALL_LOOKED_AT: Final = 2_000
 TALL: Final = 2_500
 """Prompts longer than that hold a document; how long it is says nothing about how hard they are."""
 
@@ -28,8 +29,19 @@ _OPTION: Final = re.compile(r"\n\(?[a-j][.)] ")
 _FORMULA_MARKS: Final = b"=^+*/\\"
 _HOW_MANY: Final = ("how many", "how much", "몇 ", "얼마")
 _NEGATION: Final = (" not ", "except", " least ", " false", "incorrect", "아닌", "않은", "틀린")
-_PROOF: Final = ("prove ", "proof", "show that", "by induction", "by contradiction")
-_PROOF_BOTH: Final = (*_PROOF, "증명", "임을 보", "귀류법", "귀납법")
+_PROOF_HINTS: Final = (
+    "prove", "proof", "show that", "by induction", "by contradiction", "demonstrate", "establish that",
+)  # fmt: skip
+_PROOF_HINTS_BOTH: Final = (*_PROOF_HINTS, "증명", "을 보", "보이시오", "논증", "귀류법", "귀납법")
+_PROOF: Final = re.compile(
+    r"\b(?:dis)?prove\b(?! (?:my|your|his|her|their|our|me|him|them|us|a point|to be)\b)"
+    r"|\b(?:a|the|formal|rigorous|short|complete|inductive|direct|elementary|mathematical) proof\b"
+    r"(?! of (?:purchase|delivery|payment|concept|address|identity|insurance|income|residen|employment|ownership))"
+    r"|\bproof (?:that|by)\b|\bby (?:induction|contradiction)\b"
+    r"|(?:^|[.!?:;,\n] ?)(?:please |now |then |and |also )?(?:show|establish|demonstrate) that\b"
+    r"|\bdemonstrate rigorously\b"
+    r"|증명(?!서|사진|원\b|용)|[임함음]을 (?:보이|보여|논증)|보이시오|귀류법|귀납법"
+)
 _FAILING: Final = (
     "traceback", "exception", "stack trace", "segfault", "segmentation fault", "fails with", "test fails",
     "tests fail", "failing", "doesn't work", "does not work", "bug", "디버그", "버그", "오류", "에러", "안 돼", "안돼",
@@ -218,15 +230,22 @@ def _interface(reading: Reading, chars: int, marks: list[str]) -> None:
 
 
 def _hard(code: int, lower: str, parts: Parts, reading: Reading) -> Hard:
-    """Looked for where something is asked, so that a document does not pass for a request."""
+    """Conditions are looked for where something is asked, so that a document does not pass for a request; proofs and
+    failing code in all of a page, so that nothing around them hides them."""
     short = len(lower) <= 600
     scope = lower if short else parts.asking
+    wide = lower if len(lower) <= _ALL_LOOKED_AT else f"{parts.asking}\n{lower[:600]}\n{lower[-800:]}"
     if reading.system:
-        scope += "\n" + reading.system[:600].lower()
-    wide = scope if short else f"{scope}\n{lower[:300]}\n{lower[-400:]}"
+        system = reading.system.lower()
+        scope += "\n" + system[:600]
+        wide += "\n" + clip(system, 900, 600)
     failing = code >= 1 and _holds(wide if code < 2 else lower, _FAILING)
-    words, proofs = (_CONSTRAINT, _PROOF) if scope.isascii() else (_CONSTRAINT_BOTH, _PROOF_BOTH)
-    return Hard(_holds(wide, proofs), failing, min(4, sum([word in scope for word in words])))
+    words = _CONSTRAINT if scope.isascii() else _CONSTRAINT_BOTH
+    proof = (
+        _holds(wide, _PROOF_HINTS if wide.isascii() else _PROOF_HINTS_BOTH)
+        and _PROOF.search(wide) is not None
+    )
+    return Hard(proof, failing, min(4, sum([word in scope for word in words])))
 
 
 def _holds(text: str, words: tuple[str, ...]) -> bool:

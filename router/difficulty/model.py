@@ -31,14 +31,15 @@ FEWEST: Final = 4.0
 HELD: Final = 0.5
 """The furthest that words alone may lower a risk, in log-odds: what a request is stuffed with must not hide it."""
 
-MENTIONED: Final = 0.1
+MENTIONED: Final = 0.05
 """What moved a risk by less, in log-odds, is not told."""
 
 _OWN: Final = ("asking", "other")
 _EXAM: Final = "options"
+_NO_SLOT: Final = (1.0, 0.0)
 _FAR: Final = -6.0
 _WIDTH: Final = 4
-_ZERO: Final = 128
+ZERO: Final = 128
 
 
 class Weighed(NamedTuple):
@@ -49,7 +50,7 @@ class Weighed(NamedTuple):
         p_8b_fails: P(the 8B fails), 0 to 1.
         p_70b_fails: P(the 70B fails and the frontier model does not), 0 to 1.
         moved: what moved the first of them, in log-odds, by names of ours; `words` stands for all words together,
-            `evidence` for proofs, failing code and conditions.
+            `evidence` for proofs, failing code and conditions, `floor` for the least risk that the first two stand for.
     """
 
     task: Task
@@ -85,6 +86,9 @@ class _Risk:
         damping: dict[str, float] = content["damping"]
         self._damping = [damping["fitted" if fitted else "judged"] for fitted in self._fitted]
         self._hard: dict[str, float] = {key: pair[which] for key, pair in content["hard"].items()}
+        of_fitted = [prior for prior, fitted in zip(self._prior, self._fitted, strict=True) if fitted]
+        self._exam_prior = sum(of_fitted) / max(1, len(of_fitted))
+        self._slots: dict[str, list[float]] = head["slots"]
 
     def evidence(self, hard: Hard) -> float:
         """What proofs, failing code and conditions add, in log-odds."""
@@ -95,15 +99,25 @@ class _Risk:
             + weights["failing"] * hard.failing
         )
 
-    def _least(self, hard: Hard) -> float:
+    def least(self, hard: Hard) -> float:
+        """The risk that a proof or failing code stands for by itself."""
         if hard.proof:
             return self._hard["proof_floor"]
         return self._hard["failing_floor"] if hard.failing else 0.0
 
+    def reach(self, likely: list[tuple[int, float]], english: bool) -> tuple[float, float]:
+        """By how much one step of log-odds in words, and one in structure, moves this risk, in log-odds: roughly, as
+        if it moved all tasks from the middle."""
+        fitted = sum([share for place, share in likely if english and self._fitted[place]])
+        judged = sum(
+            [share * self._damping[place] for place, share in likely if not (english and self._fitted[place])]
+        )
+        return self._slope * fitted, self._slope * fitted + judged
+
     def of(
         self,
         likely: list[tuple[int, float]],
-        english: bool,
+        language: Language,
         words: float,
         structure: float,
         hard: Hard,
@@ -111,14 +125,20 @@ class _Risk:
     ) -> float:
         """The risk over all tasks a request may be: as fitted where it was fitted, from judged priors elsewhere.
 
-        Words count in English alone, as no outcomes of other languages exist. Of an `exam` question no task is held to
-        be easier than answering it, so that a label asked for beside it hides nothing.
+        Words count in English alone, as no outcomes of other languages exist; each of these has a slot of its own, a
+        slope and a shift in log-odds. Of an `exam` question no task is held to be easier than answering it, so that a
+        label asked for beside it hides nothing.
         """
+        english = language == "en"
+        slope, shift = self._slots.get(language, _NO_SLOT)
         push = self.evidence(hard) if hard.any else 0.0
         fitted = [(place, share) for place, share in likely if self._fitted[place]] if english else []
         mass = sum([share for _, share in fitted])
         least = risk = 0.0
-        if fitted or (exam and english):
+        if exam and not english:
+            inner = self._exam_prior + self._damping[self._fitted.index(True)] * structure
+            least = logistic(slope * inner + shift + push)
+        elif fitted or exam:
             lean = sum([share * self._lean[place] for place, share in fitted]) / mass if fitted else 0.0
             inner = self._bias + max(-HELD, words) + structure + lean
             risk = logistic(self._slope * inner + self._shift + push)
@@ -126,9 +146,9 @@ class _Risk:
             risk *= mass
         for place, share in likely:
             if not (english and self._fitted[place]):
-                judged = logistic(self._prior[place] + self._damping[place] * structure + push)
-                risk += share * max(least, judged)
-        return max(risk, self._least(hard)) if hard.any else risk
+                inner = self._prior[place] + self._damping[place] * structure
+                risk += share * max(least, logistic(slope * inner + shift + push))
+        return risk
 
 
 class Model:
@@ -162,7 +182,7 @@ class Model:
         self._seventy = _Risk(content, "70b", len(self.tasks) + 1)
         self._marks: dict[str, tuple[int, str, float | None]] = {}
         for name, number in tables["mark"].items():
-            push = self._eight.mark_scale * (self._apart(vectors[number])[-2] - _ZERO)
+            push = self._eight.mark_scale * (self._apart(vectors[number])[-2] - ZERO)
             self._marks[name] = vectors[number], name, push if abs(push) >= MENTIONED else None
         self._bias: list[float] = content["bias"]
         self._word_scale: list[float] = content["word_scale"]
@@ -194,30 +214,30 @@ class Model:
         likely = self._likely(
             self._apart(total), votes, math.sqrt(max(100 * FEWEST, square)), by_mark, len(seen)
         )
-        english = language == "en"
         root = math.sqrt(max(FEWEST, own_votes))
         eight, seventy = self._eight, self._seventy
         exam = _EXAM in marks
         *_, words, alone = self._apart(own)
-        nought, even = own_votes * _ZERO, len(seen) * _ZERO
+        nought, even = own_votes * ZERO, len(seen) * ZERO
         by_words = (words - nought) * eight.word_scale / root
-        moved = [(name, push) for _, name, push in seen if push is not None]
-        moved.append(("words", max(-HELD, by_words) if english else 0.0))
+        p_8b = eight.of(likely, language, by_words, (by_mark[-2] - even) * eight.mark_scale, hard, exam)
+        p_70b = seventy.of(
+            likely,
+            language,
+            (alone - nought) * seventy.word_scale / root,
+            (by_mark[-1] - even) * seventy.mark_scale,
+            hard,
+            exam,
+        )
+        of_words, of_marks = eight.reach(likely, language == "en")
+        moved = [(name, of_marks * push) for _, name, push in seen if push is not None]
+        moved.append(("words", of_words * max(-HELD, by_words)))
         if hard.any:
             moved.append(("evidence", eight.evidence(hard)))
-        return Weighed(
-            self.tasks[max(likely, key=_share)[0]],
-            eight.of(likely, english, by_words, (by_mark[-2] - even) * eight.mark_scale, hard, exam),
-            seventy.of(
-                likely,
-                english,
-                (alone - nought) * seventy.word_scale / root,
-                (by_mark[-1] - even) * seventy.mark_scale,
-                hard,
-                exam,
-            ),
-            tuple(moved),
-        )
+            if p_8b < (least := eight.least(hard)):
+                moved.append(("floor", log_odds(least) - log_odds(p_8b)))
+            p_8b, p_70b = max(p_8b, eight.least(hard)), max(p_70b, seventy.least(hard))
+        return Weighed(self.tasks[max(likely, key=_share)[0]], p_8b, p_70b, tuple(moved))
 
     def _apart(self, total: int) -> tuple[int, ...]:
         """The fields of a sum of vectors."""
@@ -227,7 +247,7 @@ class Model:
         self, by_word: tuple[int, ...], votes: int, root: float, by_mark: tuple[int, ...], marks: int
     ) -> list[tuple[int, float]]:
         """The tasks that are not out of the question, with their probabilities."""
-        nought, even = votes * _ZERO, marks * _ZERO
+        nought, even = votes * ZERO, marks * ZERO
         votes_of = [
             bias + (word - nought) * scale / root + (mark - even) * mark_scale
             for bias, word, scale, mark, mark_scale in zip(

@@ -19,9 +19,10 @@ EARLIER_TAIL: Final = 400
 MAX_CHARS: Final = USER_HEAD + USER_TAIL + SYSTEM_HEAD + SYSTEM_TAIL + EARLIER_HEAD + EARLIER_TAIL
 """The most characters that are ever looked at in one request."""
 
-_LAST_MESSAGES: Final = 64
+_LAST_MESSAGES: Final = 1_000
 _FIRST_MESSAGES: Final = 8
 _PARTS: Final = 16
+_BLANK: Final = 64
 _FIELDS: Final = 64
 
 
@@ -98,6 +99,9 @@ def _system(messages: list[Any]) -> Any:
 
 def _text(content: Any, head: int, tail: int) -> tuple[str, int]:
     if isinstance(content, str):
+        if content[:_BLANK].isspace() or content[-_BLANK:].isspace():
+            # What is blank must not push the rest out of sight.
+            content = content.strip()
         return clip(content, head, tail), len(content)
     if not isinstance(content, list):
         return "", 0

@@ -1,27 +1,36 @@
-"""Making a text ready: what has no say in how hard it is, is taken out first."""
+"""Making a text ready: what has no say in how hard it is, is taken out first. Linear in the length of the text."""
 
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 from typing import Final
+from unicodedata import is_normalized, normalize
 
-_PRAISE_WORDS: Final = (
-    r"simple|simply|easy|easily|quick|quickly|trivial|basic|short|effortless|straightforward"
-    r"|간단한|간단히|간단하게|간단|쉬운|쉽게|단순한|단순히|단순"
+from weighbridge.router.difficulty.language import word_set
+
+_PRAISE: Final = word_set(
+    "simple simply easy easily quick quickly trivial basic short effortless straightforward"
+    " 간단한 간단히 간단하게 간단 쉬운 쉽게 단순한 단순히 단순"
 )
-_BESIDE: Final = (
-    r"this|that|it|its|is|s|a|an|the|very|really|super|just|so|and|only|please|ok|okay|here|one|task|question|request"
-    r"|problem|job|thing|stuff|for|you|아주|매우|정말|진짜|좀|그냥|이건|이거|작업|질문|문제|요청|일|입니다|이에요|예요|야|이야"
+_BESIDE: Final = word_set(
+    "this that it its is s a an the very really super just so and only please ok okay here one task question request"
+    " problem job thing stuff for you 아주 매우 정말 진짜 좀 그냥 이건 이거 작업 질문 문제 요청 일"
 )
-_PRAISE: Final = (
-    rf"(?:(?:{_BESIDE})[\s,']+){{0,6}}(?:{_PRAISE_WORDS})"
-    rf"(?:[\s,']+(?:{_BESIDE}|{_PRAISE_WORDS})){{0,400}}(?:입니다|이에요|예요|이야|야)?"
-)
-_FIRST: Final = re.compile(
-    rf"(?:(?:(?:{_PRAISE_WORDS})\s+){{3,2000}}|\W{{0,3}}{_PRAISE}\s?[:.!;,-]+\s*){{1,5}}(?=\w)"
-)
-_LAST: Final = re.compile(rf"[.?!\n)]\s*\(?{_PRAISE}\s?[.!)]{{0,3}}$")
-_LAST_CHARS: Final = 80
+"""What may stand beside words of praise in a phrase that says nothing else."""
+
+_ENDINGS: Final = ("입니다", "이에요", "예요", "이야", "야", "")
+_RUN: Final = re.compile(r"\s{3,}")
+_TOKEN: Final = re.compile(r"[^\W_]+|[^\w\s]+|_+")
+_CLOSES: Final = frozenset(":.!;-,")
+_BETWEEN: Final = frozenset(",'")
+_HEAD: Final = 3_000
+_TAIL: Final = 80
+_MOST_WORDS: Final = 400
+_MOST_PHRASES: Final = 5
+_ALONE: Final = 3
+"""So many words of praise in a row need no sign behind them."""
+
 _HINTS: Final = (
     "simpl",
     "eas",
@@ -36,11 +45,22 @@ _HINTS: Final = (
     "쉽",
     "단순",
 )
-
+_ENDS_BEFORE: Final = re.compile(r"[.?!\n)]\s*\(?(?=[^.?!\n)]*[.!)]{0,3}$)")
+_ODD: Final = re.compile("[\u00a0\u00ad\u200b-\u200f\u2028-\u202f\u2060-\u2064\u3000\ufeff\uff01-\uff5e]")
+_PLAIN: Final = (
+    {code: " " for code in (0x00A0, 0x202F, 0x3000)}
+    | {code: "\n" for code in (0x2028, 0x2029)}
+    | {
+        code: None
+        for code in (0x00AD, *range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2065), 0xFEFF)
+    }
+    | {code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}
+)
+"""Unusual spaces and full-width letters as the usual ones; what nobody sees is left out."""
 
 _LONG: Final = 400
 _EDGE: Final = 120
-_WORD: Final = re.compile(r"\S+")
+_LOOK: Final = 200
 _FEW: Final = 6
 
 
@@ -54,36 +74,103 @@ def ready(text: str) -> str:
         text = text.replace("\n\n\n", "\n\n")
     head = text[:60]
     if any([hint in head for hint in _HINTS]):
-        found = _FIRST.match(text[:3_000])
-        if found is not None:
-            text = text[found.end() :]
-    tail = text[-_LAST_CHARS:]
+        text = text[_praise_ends(text[:_HEAD]) :]
+    tail = text[-_TAIL:]
     if any([hint in tail for hint in _HINTS]):
-        found = _LAST.search(tail)
-        if found is not None:
+        found = _ENDS_BEFORE.search(tail)
+        if found is not None and _is_praise(tail[found.end() :]):
             text = text[: len(text) - len(tail) + found.start() + 1]
     return text
+
+
+def _praise_ends(text: str) -> int:
+    """Where the phrases at the beginning end that only praise, 0 without any."""
+    ends = may_end = row = phrases = words = 0
+    praised = False
+    for token in _TOKEN.finditer(text):
+        piece = token.group()
+        if piece[0].isalnum():
+            if not _fits(piece) or words >= _MOST_WORDS:
+                alone = row >= _ALONE and not may_end
+                return token.start() if alone else max(ends, may_end)
+            words += 1
+            praises = _praises(piece)
+            row = row + 1 if praises and row >= 0 else -1
+            praised = praised or praises
+        elif praised and not _CLOSES.isdisjoint(piece):
+            may_end = token.end() + (text[token.end() : token.end() + 1].isspace())
+            if not _BETWEEN.issuperset(piece):
+                ends, praised, row, phrases = may_end, False, -1, phrases + 1
+                if phrases == _MOST_PHRASES:
+                    return ends
+        elif words and not _BETWEEN.issuperset(piece):
+            break
+    # What praises and says nothing more is all there is.
+    return ends if ends < len(text) else 0
+
+
+def _is_praise(text: str) -> bool:
+    """Whether a text says nothing but that something is easy."""
+    words = re.findall(r"[^\W_]+", text)
+    return all(map(_fits, words)) and any(map(_praises, words))
+
+
+def _stem(word: str) -> str:
+    return next(word.removesuffix(ending) for ending in _ENDINGS if word.endswith(ending))
+
+
+def _fits(word: str) -> bool:
+    return word in _PRAISE or word in _BESIDE or _stem(word) in _PRAISE | _BESIDE | {""}
+
+
+def _praises(word: str) -> bool:
+    return word in _PRAISE or _stem(word) in _PRAISE
+
+
+def evenly_spaced(text: str) -> str:
+    """Without long runs of white space, nor of what nobody sees at either end."""
+    if _ODD.search(text[:_LOOK]) or _ODD.search(text[-_LOOK:]):
+        text = text.translate(_PLAIN)
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if "   " in text or "\n\n\n" in text:
+        text = _RUN.sub(_shorter, text)
+    return text.strip()
+
+
+def plain(text: str) -> str:
+    """The same text in its usual spelling: composed, with usual spaces and letters, without invisible characters."""
+    if text.isascii():
+        return text
+    if not is_normalized("NFC", text):
+        text = normalize("NFC", text)
+    return text.translate(_PLAIN) if _ODD.search(text) else text
+
+
+def _shorter(run: re.Match[str]) -> str:
+    return "\n\n" if run.group().count("\n") > 1 else "\n" if "\n" in run.group() else " "
 
 
 def said_once(text: str) -> str:
     """A few words chanted at the beginning or end, each once: what they push out of sight comes back."""
     if len(text) <= _LONG:
         return text
-    few = set(text[:_EDGE].lower().split()[:-1])
+    few = frozenset(text[:_EDGE].lower().split()[:-1])
     if len(few) <= _FEW:
-        words = _WORD.finditer(text)
-        ends = next((word.start() for word in words if word.group().lower() not in few), len(text))
-        text = _each_once(text[:ends]) + text[ends:]
-    few = set(text[-_EDGE:].lower().split()[1:])
+        count = sum([1 for _ in takewhile(few.__contains__, text.lower().split())])
+        if count > len(few):
+            parts = text.split(None, count)
+            once, rest = " ".join(dict.fromkeys(parts[:count])), "".join(parts[count:])
+            text = once + _gap(text[: len(text) - len(rest)][-2:]) + rest
+    few = frozenset(text[-_EDGE:].lower().split()[1:])
     if len(few) <= _FEW:
-        words = reversed(list(_WORD.finditer(text)))
-        starts = next((word.end() for word in words if word.group().lower() not in few), 0)
-        text = text[:starts] + _each_once(text[starts:])
+        count = sum([1 for _ in takewhile(few.__contains__, reversed(text.lower().split()))])
+        if count > len(few):
+            parts = text.rsplit(None, count)
+            rest, once = "".join(parts[:-count]), " ".join(dict.fromkeys(parts[-count:]))
+            text = rest + _gap(text[len(rest) :][:2]) + once
     return text
 
 
-def _each_once(chant: str) -> str:
-    """Its words without repetition, with the white space that was around them."""
-    words = chant.strip()
-    once = " ".join(dict.fromkeys(words.split()))
-    return chant.replace(words, once, 1) if words else chant
+def _gap(white: str) -> str:
+    return white if white == "\n\n" else "\n" if "\n" in white else " "

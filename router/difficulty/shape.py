@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final, Literal
 
-_LETTERED: Final = tuple([(f"\n{letter}. ", f"\n{letter}) ", f"({letter}) ") for letter in "bcde"])
+_LETTERED_HINTS: Final = ("b.", "b)", "b:", "b]")
+_LETTERED: Final = re.compile(r"(?<![a-z\d.])([b-e])[.):\]]")
+_FEWEST_LETTERS: Final = 3
 _CIRCLED: Final = ("②", "③", "④")
 DIGITS_ONLY: Final = bytes(byte if 0x30 <= byte <= 0x39 else 0x20 for byte in range(256))
 _FORMULA: Final = re.compile(
@@ -42,9 +44,12 @@ _NAMED_KO: Final = re.compile(
 
 
 def is_lettered(lower: str) -> bool:
-    """Whether answers to choose from are listed line by line, as in an exam."""
-    if "\nb" in lower or "(b)" in lower:
-        return sum([a in lower or b in lower or c in lower for a, b, c in _LETTERED]) >= 3
+    """Whether answers to choose from are listed, as in an exam."""
+    if (
+        any([hint in lower for hint in _LETTERED_HINTS])
+        and len(set(_LETTERED.findall(lower))) >= _FEWEST_LETTERS
+    ):
+        return True
     return _CIRCLED[0] in lower and all([mark in lower for mark in _CIRCLED])
 
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 from weighbridge.policies.risk import Risk
 from weighbridge.router.difficulty.assessment import assess_with
 from weighbridge.router.difficulty.bands import banded
-from weighbridge.router.difficulty.examples import FITTED, Learner
+from weighbridge.router.difficulty.examples import FITTED, STUFFED, Learner
 from weighbridge.router.difficulty.fit_risks import fit_risks
 from weighbridge.router.difficulty.fit_tasks import TaskFit, fit_tasks
 from weighbridge.router.difficulty.judged import DAMPING, EXAMS, HARD, LEAST_PRIOR, PRIORS, UNKNOWN
@@ -37,6 +37,7 @@ def build(
     """The artefact, and what cross-validation said of the tasks."""
     learner = Learner()
     told, outcomes = learner.tasks(tasks), learner.outcomes(train)
+    by_hand, by_source = len(told), sum(bool(example.task) for example in outcomes)
     told += learner.stuffed(outcomes)
     fit = fit_tasks(learner, told, outcomes, vectors=vectors, cache=cache)
     risks = fit_risks(fit, outcomes)
@@ -47,9 +48,11 @@ def build(
     content = {
         "name": "linear-2",
         "provenance": {
-            "tasks": f"{len(told)} prompts labelled by hand or by their source",
+            "tasks": f"{by_hand} prompts labelled by hand and {by_source} by their source, these {STUFFED} times more "
+            "with words around them",
             "risks": f"{len(outcomes)} English prompts with outcomes of Llama-3.1-8B, Llama-3.1-70B or Mixtral-8x7B or "
-            "Llama-3.1-Nemotron-51B, gemini-1.5-pro or gpt-4-1106",
+            "Llama-3.1-Nemotron-51B, gemini-1.5-pro or gpt-4-1106; without one of the frontier model: "
+            f"{sum(example.row['score_frontier'] is None for example in outcomes)}",
             "sources": "TIGER-AI-Lab/MMLU-Pro (Apache-2.0), ulab-uiuc/LLMRouter (MIT), lm-sys/RouteLLM (Apache-2.0)",
             "vectors": "universal-sentence-encoder-multilingual v3 (Apache-2.0), folded in"
             if vectors
@@ -87,7 +90,7 @@ def measure(model: Model, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         if None not in (row["score_8b"], row["score_70b"], row["score_frontier"])
     ]
     figures: dict[str, Any] = {"rows_8b": len(eight), "rows_70b": len(seventy), "rows_all_three": len(three)}
-    figures["auc_8b_fails"] = auc([p for p, _ in eight], [y >= 0.5 for _, y in eight])
+    figures["auc_8b_fails"] = auc([p for p, _ in eight], [y > 0.5 for _, y in eight])
     figures["calibration_error_8b"] = calibration_error(*zip(*eight, strict=True))
     if seventy:
         figures["calibration_error_70b"] = calibration_error(*zip(*seventy, strict=True))
@@ -112,21 +115,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--without-vectors", action="store_true", help="do without the encoder")
     parser.add_argument("--vectors", type=Path, help="file that keeps word vectors between runs (.npz)")
     parser.add_argument("--write", action="store_true", help=f"replace {OUTPUT.name}")
-    options = parser.parse_args(arguments)
-    told = [row for path in sorted(options.tasks, key=lambda path: path.name) for row in read_rows(path)]
-    content, fit = build(
-        read_rows(options.train), told, vectors=not options.without_vectors, cache=options.vectors
+    parser.add_argument(
+        "--leave-out",
+        metavar="TEXT",
+        action="append",
+        default=[],
+        help="leave rows out whose `source/subset` holds TEXT, and measure on all of these instead of DEV",
     )
+    options = parser.parse_args(arguments)
+    train, dev = read_rows(options.train), read_rows(options.dev)
+    if options.leave_out:
+        dev = [row for row in [*train, *dev] if _is_of(row, options.leave_out)]
+        train = [row for row in train if not _is_of(row, options.leave_out)]
+    told = [row for path in sorted(options.tasks, key=lambda path: path.name) for row in read_rows(path)]
+    content, fit = build(train, told, vectors=not options.without_vectors, cache=options.vectors)
     plain = dump(content)
     content["measured"] = {"task_f1_cross_validated": fit.cross_validated} | _rounded(
-        measure(Model(plain.encode()), read_rows(options.dev))
+        measure(Model(plain.encode()), dev)
     )
     text = dump(content)
-    if options.write:
+    if options.write and not options.leave_out:
         OUTPUT.write_text(text, encoding="utf-8")
     shown = {key: value for key, value in content.items() if key not in ("tables", "weights")}
     sys.stdout.write(json.dumps(shown, indent=2) + "\n")
     return 0
+
+
+def _is_of(row: dict[str, Any], named: Sequence[str]) -> bool:
+    place = f"{row.get('source')}/{row.get('subset')}"
+    return any(name in place for name in named)
 
 
 def dump(content: dict[str, Any]) -> str:

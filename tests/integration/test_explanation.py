@@ -43,7 +43,7 @@ async def test_it_says_what_moved_the_decision(tmp_path: Path) -> None:
     assert found["above_bound"]["local-8b"] == pytest.approx(found["score"] - 0.45, abs=1e-3)
     assert found["above_bound"]["local-70b"] == pytest.approx(found["score"] - 0.55, abs=1e-3)
     assert found["moved_by"] == list(weight.features) != []
-    assert found["road"] == answer.headers["x-weighbridge-road"] == "local-8b"
+    assert found["decided_road"] == answer.headers["x-weighbridge-road"] == "local-8b"
     assert found["reasons"][-1] == answer.headers["x-weighbridge-reason"]
     assert (found["policy"], found["calibration"]) == (version, CALIBRATION_VERSION)
 
@@ -59,10 +59,22 @@ async def test_a_named_tier_is_weighed_for_whoever_asks_and_not_for_the_next(tmp
         for _ in range(2):
             asked = await ask(gateway, LABEL, model="local-70b", explain="true")
             plain = await ask(gateway, LABEL, model="local-70b")
-            assert told(asked)["task"] == "classification" and told(asked)["road"] == "local-70b"
-            assert "clamped_score" in told(asked)
+            assert told(asked)["task"] == "classification" and told(asked)["decided_road"] == "local-70b"
+            assert 0 < told(asked)["score"] < 0.45 and "clamped_score" not in told(asked)
+            assert "x-weighbridge-score" not in asked.headers, "what is told of a decision does not change it"
             assert asked.headers["x-weighbridge-road"] == plain.headers["x-weighbridge-road"] == "local-70b"
             assert "x-weighbridge-score" not in plain.headers
+
+
+async def test_asking_changes_nothing_that_is_recorded(tmp_path: Path) -> None:
+    async with running_gateway(tmp_path) as gateway:
+        for model in ("auto", "local-8b"):
+            asked = await ask(gateway, LABEL, model=model, explain="true")
+            plain = await ask(gateway, LABEL, model=model)
+            rows = {row["request_id"]: row for row in gateway.rows()}
+            first, second = (rows[answer.headers["x-weighbridge-request-id"]] for answer in (asked, plain))
+            for name in ("road", "score", "task", "reasons", "policy_version", "calibration_version"):
+                assert first[name] == second[name], name
 
 
 async def test_streams_and_refusals_say_it_too(tmp_path: Path) -> None:
@@ -70,8 +82,8 @@ async def test_streams_and_refusals_say_it_too(tmp_path: Path) -> None:
         headers = {"x-weighbridge-explain": "true"}
         body = {"model": "auto", "stream": True, "messages": [{"role": "user", "content": LABEL}]}
         stream = await gateway.client.post("/v1/chat/completions", json=body, headers=headers)
-        assert stream.text.endswith("data: [DONE]\n\n") and told(stream)["road"] == "local-8b"
+        assert stream.text.endswith("data: [DONE]\n\n") and told(stream)["decided_road"] == "local-8b"
         refused = await ask(gateway, LABEL, model="commercial", explain="true")
         assert refused.status_code == 403
-        assert told(refused)["road"] == "" and "clamped_score" not in told(refused)
+        assert told(refused)["decided_road"] is None and "clamped_score" not in told(refused)
         assert told(refused)["reasons"][-1] == "refused commercial_not_configured"

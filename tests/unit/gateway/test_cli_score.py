@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from importlib.resources import files
 from pathlib import Path
 
@@ -92,11 +94,12 @@ def test_bad_lines_are_named_and_the_others_are_scored(
 ) -> None:
     good = json.dumps({"id": 1, "prompt": "Hi!"})
     bad = [f"{{{SECRET}", "[1]", json.dumps({"id": 2}), json.dumps({"prompt": 3}), "[" * 100_000]
+    bad += ['{"id": NaN, "prompt": "x"}', '{"id": 1e999, "prompt": "x"}']
     monkeypatch.setattr("sys.stdin", io.StringIO("\n".join([good, *bad, good])))
     assert main(["score", "--jsonl"]) == 1
     out, err = capsys.readouterr()
     assert len(out.splitlines()) == 2
-    assert [line.split(":")[0] for line in err.splitlines()] == [f"line {n}" for n in (2, 3, 4, 5, 6)]
+    assert [line.split(":")[0] for line in err.splitlines()] == [f"line {n}" for n in range(2, 9)]
     assert SECRET not in err
 
 
@@ -111,3 +114,36 @@ def test_a_policy_of_the_operators_own_counts(tmp_path: Path, capsys: pytest.Cap
     out = capsys.readouterr().out
     assert "road          local-70b: task chat: local-70b" in out
     assert "own@" in out
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "marked"
+    path.write_text(json.dumps({"id": 1, "prompt": "Hi there!"}), encoding="utf-8-sig")
+    assert main(["score", "--jsonl", str(path)]) == 0
+    assert json.loads(capsys.readouterr().out)["task"] == "chat"
+    path.write_text("Translate into French: See you tomorrow.", encoding="utf-8-sig")
+    assert main(["score", "--file", str(path)]) == 0
+    assert "task          translation" in capsys.readouterr().out
+
+
+def test_a_text_and_a_file_are_one_too_many(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["score", "Hi!", "--file", str(tmp_path / "gone")]) == 2
+    assert main(["score", "--jsonl", str(tmp_path / "gone"), "--file", "-"]) == 2
+    out, err = capsys.readouterr()
+    assert not out and err == "TEXT and --file: give one of them\n" * 2
+
+
+@pytest.mark.parametrize("options", [[], ["--jsonl"]])
+def test_closed_input_is_told_in_a_line(
+    options: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    assert main(["score", *options]) == 2
+    assert capsys.readouterr().err == "-: standard input is closed\n"
+
+
+def test_a_full_disk_is_told_in_a_line() -> None:
+    command = [sys.executable, "-m", "weighbridge.gateway.cli", "score", "Hi!"]
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "output: No space left on device\n")

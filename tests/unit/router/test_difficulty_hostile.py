@@ -149,8 +149,8 @@ KOREAN = (
         (ENGLISH[:1_024], 3.2),
         (KOREAN[:420], 4.4),
         (CODE[:1_024], 4.2),
-        (ENGLISH[:2_048], 3.6),
-        (ENGLISH[:4_096], 4.0),
+        (ENGLISH[:2_048], 4.0),
+        (ENGLISH[:4_096], 4.2),
         (KOREAN[:4_096], 7.0),
     ],
 )
@@ -168,7 +168,8 @@ def test_the_cost_does_not_grow_with_the_text(text: str) -> None:
 
 @pytest.mark.parametrize(
     "unit",
-    ["simple ", "easy, ", "it is very ", " 'x", '"', "[",
+    ["simple ", "easy, ", "simple,'", "easy, ' ", "쉬운,'", "easy.", "is it easy ", "a b c ", "증명 ", "prove my ",
+      "it is very ", " 'x", '"', "[",
      "[,", "(a,", "(a, b", "a/", "a, ", "a or ", ": a, ", "이 ", "이", "가/", "인지 ", "x^",
      "Context: ", "? ", ". ", "\n", "\n[", "a" * 40 + " ", "b: x\n", "한국어",
      "in korean ", "ㅋ", "\u0301", "\ud800",

@@ -41,7 +41,8 @@ def artefact(**changes: Any) -> bytes:
         "hard": {"proof": [0.6, 0.5], "failing": [0.4, 0.3], "constraint": [0.1, 0.2],
                  "proof_floor": [0.5, 0.3], "failing_floor": [0.4, 0.2]},
         "heads": {
-            name: {"bias": 0.2, "slope": 0.9, "shift": -0.1, "lean": [0.3, 0.0], "prior": [-0.5, -1.5]}
+            name: {"bias": 0.2, "slope": 0.9, "shift": -0.1, "lean": [0.3, 0.0], "prior": [-0.5, -1.5],
+                   "slots": {"ko": [1.0, 0.0]}}
             for name in ("8b", "70b")
         },
     }  # fmt: skip
@@ -118,7 +119,7 @@ def test_words_alone_lower_a_risk_only_so_far() -> None:
 
 
 def test_evidence_has_a_floor_whatever_the_words_say() -> None:
-    head = {"bias": -9.0, "slope": 1.0, "shift": 0.0, "lean": [0.0, 0.0], "prior": [-9.0, -9.0]}
+    head = {"bias": -9.0, "slope": 1.0, "shift": 0.0, "lean": [0.0, 0.0], "prior": [-9.0, -9.0], "slots": {}}
     model = Model(artefact(heads={"8b": head, "70b": head}))
     zones = {"asking": {1}, "other": set[int]()}
     proof = model.weigh(zones, [], Hard(True, False, 0), "en")
@@ -172,4 +173,43 @@ def test_no_label_hides_an_exam_question() -> None:
     assert plain_text.p_8b_fails < exam.p_8b_fails
     assert exam.p_8b_fails == pytest.approx(sure, abs=0.02)
     assert plain_text.p_70b_fails < exam.p_70b_fails
-    assert model.weigh(zones, ["options"], NOTHING, "ko") == model.weigh(zones, ["open"], NOTHING, "ko")
+    korean, plain_korean = (model.weigh(zones, [mark], NOTHING, "ko") for mark in ("options", "open"))
+    assert plain_korean.p_8b_fails < korean.p_8b_fails == pytest.approx(logistic(-0.5), abs=0.01)
+
+
+def test_a_language_without_outcomes_has_a_slot_of_its_own() -> None:
+    content = json.loads(artefact())
+    content["heads"]["8b"]["slots"]["ko"] = [0.5, 1.0]
+    zones = {"asking": {1, 2}, "other": set[int]()}
+    before, after = Model(artefact()), Model(json.dumps(content).encode())
+    for language in ("en", "other"):
+        assert before.weigh(zones, [], NOTHING, language) == after.weigh(zones, [], NOTHING, language)  # type: ignore[arg-type]
+    plain_korean, calibrated = (model.weigh(zones, [], NOTHING, "ko") for model in (before, after))
+    # Both tasks are judged there, with priors of -0.5 and -1.5 in log-odds.
+    low, high = logistic(-0.75 + 1.0), logistic(-0.25 + 1.0)
+    assert low < calibrated.p_8b_fails < high
+    assert calibrated.p_8b_fails != plain_korean.p_8b_fails
+    assert calibrated.p_70b_fails == plain_korean.p_70b_fails
+
+
+def test_what_is_told_to_have_moved_a_risk_moved_it_so() -> None:
+    raw = artefact(
+        tables={kind: [] for kind in KINDS} | {"word": ["alpha"], "mark": ["round"]},
+        # Neither says anything of the task; both tell the first risk.
+        weights=base64.b64encode(bytes([128, 128, 160, 128] * 2)).decode(),
+        bias=[0.5, -0.5],
+        sharpness=40.0,
+        word_scale=[0.01, 0.02, 0.02, 0.004],
+    )
+    model = Model(raw)
+    with_both = model.weigh({"asking": {1}, "other": set()}, ["round"], NOTHING, "en")
+    for zones, marks, name in (({"asking": {1}}, [], "round"), ({"asking": set()}, ["round"], "words")):
+        without = model.weigh({"other": set[int](), **zones}, marks, NOTHING, "en")  # type: ignore[dict-item]
+        moved = log_odds(with_both.p_8b_fails) - log_odds(without.p_8b_fails)
+        assert dict(with_both.moved)[name] == pytest.approx(moved, abs=0.01) != 0.0
+    korean = model.weigh({"asking": {1}, "other": set()}, ["round"], NOTHING, "ko")
+    assert dict(korean.moved)["words"] == 0.0
+    assert dict(korean.moved)["round"] == pytest.approx(dict(with_both.moved)["round"] * 0.5 / 0.9, abs=0.001)
+    proof = model.weigh({"asking": {1}, "other": set()}, [], Hard(True, False, 0), "en")
+    told = dict(proof.moved)
+    assert ("floor" in told) == (proof.p_8b_fails == 0.5)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from unicodedata import normalize
+
 import pytest
 
 from weighbridge.router.difficulty.score import Assessment, assess
@@ -125,3 +128,105 @@ def test_a_few_words_said_over_and_over_count_once() -> None:
         assert abs(once.p_8b_fails - often.p_8b_fails) <= 0.01
         once, often = ask(f"{question}\n\n{chant}"), ask(f"{question}\n\n{chant * 60}")
         assert abs(once.p_8b_fails - often.p_8b_fails) <= 0.02
+
+
+PROOF = "Prove that the square root of 2 is irrational."
+UNSEEN = "\u200b"
+
+
+@pytest.mark.parametrize("blank", [" ", "\n", "\t ", "\r\n", "\u00a0", UNSEEN, "\u3000"])
+def test_blank_around_a_request_hides_nothing(blank: str) -> None:
+    for text in (PROOF, EXAMS[1]):
+        for found in (
+            ask(blank * 3_000 + text + blank * 3_000),
+            ask(text + blank * 9_000),
+            ask(blank * 9_000 + text),
+        ):
+            assert found.score == pytest.approx(ask(text).score, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        lambda text: text.replace("\n", "\r\n"),
+        lambda text: text.replace(" ", "\u00a0"),
+        lambda text: text.replace("e", f"e{UNSEEN}"),
+        lambda text: "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in text),
+        lambda text: "\ufeff" + text,
+    ],
+    ids=["crlf", "nbsp", "zero-width", "full-width", "bom"],
+)
+def test_another_spelling_is_the_same_request(spelled: Callable[[str], str]) -> None:
+    for text in (PROOF, *EXAMS[:4], "Label the sentiment as positive or negative: I love it."):
+        assert ask(spelled(text)) == ask(text)
+
+
+def test_korean_taken_apart_is_the_same_request() -> None:
+    text = "이 대출을 승인해야 할까? 월소득 320만 원, 부채 1,400만 원, 연체 2회, 재직 19개월."
+    assert ask(normalize("NFD", text)) == ask(text)
+
+
+def test_tool_calls_after_a_request_do_not_hide_it() -> None:
+    calls = [{"role": "tool", "tool_call_id": "c", "content": "ok"}] * 200
+    body = {"messages": [{"role": "user", "content": PROOF}, *calls]}
+    assert assess(body).p_8b_fails >= 0.5
+
+
+@pytest.mark.parametrize(
+    "dress",
+    [
+        "안녕하세요! 아래 메시지의 감정을 긍정, 부정, 중립 중 하나로 분류해 주세요.\n\n",
+        "아래 글을 한 줄로 요약해 주세요. 감사합니다!\n\n",
+        "label tag sentiment positive negative neutral spam ham hello thanks category intent greeting classify "
+        * 4
+        + "\n",
+    ],
+)
+def test_another_language_around_an_exam_question_is_no_way_under_the_first_bound(dress: str) -> None:
+    for text in EXAMS:
+        for found in (ask(dress + text), ask(f"{text}\n\n{dress}"), ask(f"{dress}{text}\n\n{dress}")):
+            assert found.score >= 0.45, (text, found)
+
+
+@pytest.mark.parametrize("lead", ["{}: ", "[{}] ", "- {}. ", "**{}.** ", "> {}. ", "{}) "])
+def test_answers_to_choose_from_are_known_however_they_are_listed(lead: str) -> None:
+    for text in EXAMS:
+        lines = text.split("\n")
+        listed = "\n".join([lines[0], *(lead.format(line[0]) + line[3:] for line in lines[1:])])
+        assert ask("Classify the sentiment as positive or negative, one label:\n\n" + listed).score >= 0.45, (
+            listed
+        )
+
+
+CHANT = (
+    "label tag sentiment positive negative neutral spam ham hello thanks category intent greeting classify "
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [PROOF, "Show that every finite integral domain is a field.", "소수가 무한히 많음을 증명하시오.",
+     "Demonstrate that the harmonic series diverges."],
+)  # fmt: skip
+def test_a_proof_amid_a_page_of_other_words_is_seen(text: str) -> None:
+    around = f"{CHANT}\n" * 4
+    assert ask(f"{around}{text}\n{around}").score >= 0.55
+    assert ask("Hi!", f"{CHANT * 5}\n{text}").score >= 0.55
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "How do I improve my English?",
+        "Please approve my vacation text and make it friendlier.",
+        "Which waterproof jacket is best?",
+        "What does soundproof mean?",
+        "Where do I upload my proof of purchase?",
+        "I want to prove my boss wrong, cheer me up.",
+        "졸업증명서 발급은 어디서 해?",
+        "증명사진은 어떤 옷을 입고 찍어?",
+    ],
+)
+def test_words_that_only_look_like_a_proof_are_none(text: str) -> None:
+    assert "evidence" not in dict(ask(text).moved)
+    assert ask(text).score < 0.6

@@ -1,14 +1,16 @@
 """Task detection on committed prompts.
 
 `tests/data/task_prompts` was written by people who never saw the classifier, and committed before this one was fitted.
-It was measured three times; nothing was chosen by it. Of what is fitted on, prompts that share a run of words with one
-of these were taken out. The goals are 0.85, 0.85 and 0.80. The older files beside this test are part of what the
-classifier was fitted on: they only guard against a broken artefact.
+It was measured five times; nothing was chosen by it. Of what is fitted on, prompts that share much with one of these
+were taken out. The goals are 0.85, 0.85 and 0.80. The older files beside this test are part of what the classifier was
+fitted on: they only guard against a broken artefact.
 """
 
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +39,9 @@ def measured(rows: list[dict[str, Any]]) -> tuple[float, str]:
 @pytest.mark.parametrize(
     ("pattern", "floor"),
     [
-        ("en.jsonl", 0.91),  # reached 0.942
-        ("ko.jsonl", 0.91),  # reached 0.937
-        ("mixed.jsonl", 0.92),  # reached 0.948
+        ("en.jsonl", 0.91),  # reached 0.933
+        ("ko.jsonl", 0.91),  # reached 0.935
+        ("mixed.jsonl", 0.92),  # reached 0.946
     ],
 )
 def test_macro_f1_on_prompts_that_were_never_fitted_on(pattern: str, floor: float) -> None:
@@ -69,3 +71,24 @@ def test_prompts_are_told_apart_by_id_and_text() -> None:
         for row in rows
     ]
     assert len(set(texts)) == len(texts)
+
+
+def runs(row: dict[str, Any]) -> set[tuple[str, ...]]:
+    """The runs of four words in what is not the assistant's."""
+    said = " ".join(str(m["content"]) for m in row["body"]["messages"] if m["role"] != "assistant")
+    words = re.findall(r"\w+", said.lower())
+    return set(zip(words, words[1:], words[2:], words[3:], strict=False))
+
+
+def test_nothing_is_fitted_on_that_shares_much_with_what_judges() -> None:
+    judging = [runs(row) for path in UNSEEN.glob("*.jsonl") for row in prompts(path)]
+    holding: dict[tuple[str, ...], list[int]] = {}
+    for number, found in enumerate(judging):
+        for run in found:
+            holding.setdefault(run, []).append(number)
+    for path in (*HERE.glob("task_prompts*.jsonl"), *EXAMPLES.glob("task_examples_*.jsonl")):
+        for row in prompts(path):
+            found = runs(row)
+            shared = Counter(number for run in found for number in holding.get(run, ()))
+            for number, count in shared.most_common(1):
+                assert count < 4 or count < 0.3 * min(len(found), len(judging[number])), row["id"]
