@@ -69,6 +69,20 @@ def log_odds(probability: float) -> float:
     return math.log(probability / (1.0 - probability))
 
 
+class Likely(NamedTuple):
+    """The tasks that are not out of the question, by place and probability.
+
+    Args:
+        fitted: those whose risks were fitted on outcomes in the language asked in.
+        judged: all others.
+        mass: the probability of `fitted` together.
+    """
+
+    fitted: list[tuple[int, float]]
+    judged: list[tuple[int, float]]
+    mass: float
+
+
 class _Risk:
     """One of the two risks."""
 
@@ -105,18 +119,9 @@ class _Risk:
             return self._hard["proof_floor"]
         return self._hard["failing_floor"] if hard.failing else 0.0
 
-    def reach(self, likely: list[tuple[int, float]], english: bool) -> tuple[float, float]:
-        """By how much one step of log-odds in words, and one in structure, moves this risk, in log-odds: roughly, as
-        if it moved all tasks from the middle."""
-        fitted = sum([share for place, share in likely if english and self._fitted[place]])
-        judged = sum(
-            [share * self._damping[place] for place, share in likely if not (english and self._fitted[place])]
-        )
-        return self._slope * fitted, self._slope * fitted + judged
-
     def of(
         self,
-        likely: list[tuple[int, float]],
+        likely: Likely,
         language: Language,
         words: float,
         structure: float,
@@ -129,26 +134,28 @@ class _Risk:
         slope and a shift in log-odds. Of an `exam` question no task is held to be easier than answering it, so that a
         label asked for beside it hides nothing.
         """
-        english = language == "en"
         slope, shift = self._slots.get(language, _NO_SLOT)
         push = self.evidence(hard) if hard.any else 0.0
-        fitted = [(place, share) for place, share in likely if self._fitted[place]] if english else []
-        mass = sum([share for _, share in fitted])
         least = risk = 0.0
-        if exam and not english:
+        if exam and language != "en":
             inner = self._exam_prior + self._damping[self._fitted.index(True)] * structure
             least = logistic(slope * inner + shift + push)
-        elif fitted or exam:
-            lean = sum([share * self._lean[place] for place, share in fitted]) / mass if fitted else 0.0
-            inner = self._bias + max(-HELD, words) + structure + lean
+        elif likely.fitted or exam:
+            lean = sum([share * self._lean[place] for place, share in likely.fitted])
+            inner = self._bias + max(-HELD, words) + structure + lean / (likely.mass or 1.0)
             risk = logistic(self._slope * inner + self._shift + push)
             least = risk if exam else 0.0
-            risk *= mass
-        for place, share in likely:
-            if not (english and self._fitted[place]):
-                inner = self._prior[place] + self._damping[place] * structure
-                risk += share * max(least, logistic(slope * inner + shift + push))
+            risk *= likely.mass
+        for place, share in likely.judged:
+            inner = self._prior[place] + self._damping[place] * structure
+            risk += share * max(least, logistic(slope * inner + shift + push))
         return risk
+
+    def steps(self, likely: Likely) -> tuple[float, float]:
+        """By how much one step of log-odds in words, and one in structure, moves this risk, in log-odds: roughly, as
+        if it moved all tasks from the middle."""
+        fitted = self._slope * likely.mass
+        return fitted, fitted + sum([share * self._damping[place] for place, share in likely.judged])
 
 
 class Model:
@@ -178,6 +185,7 @@ class Model:
             tables[kind] = {name: number for name, number in zip(names, numbers, strict=False)}
         self.known = Vocabulary(*[tables[kind] for kind in KINDS[:-1]])
         self._vector = vectors.__getitem__
+        self._fitted = frozenset(self.tasks.index(task) for task in content["fitted_tasks"])
         self._eight = _Risk(content, "8b", len(self.tasks))
         self._seventy = _Risk(content, "70b", len(self.tasks) + 1)
         self._marks: dict[str, tuple[int, str, float | None]] = {}
@@ -211,9 +219,12 @@ class Model:
                 own_votes += count
         seen = [known for name in marks if (known := self._marks.get(name)) is not None]
         by_mark = self._apart(sum([vector for vector, _, _ in seen]))
-        likely = self._likely(
+        shares = self._likely(
             self._apart(total), votes, math.sqrt(max(100 * FEWEST, square)), by_mark, len(seen)
         )
+        fitted = [entry for entry in shares if entry[0] in self._fitted] if language == "en" else []
+        judged = [entry for entry in shares if entry not in fitted] if fitted else shares
+        likely = Likely(fitted, judged, sum([share for _, share in fitted]))
         root = math.sqrt(max(FEWEST, own_votes))
         eight, seventy = self._eight, self._seventy
         exam = _EXAM in marks
@@ -229,7 +240,7 @@ class Model:
             hard,
             exam,
         )
-        of_words, of_marks = eight.reach(likely, language == "en")
+        of_words, of_marks = eight.steps(likely)
         moved = [(name, of_marks * push) for _, name, push in seen if push is not None]
         moved.append(("words", of_words * max(-HELD, by_words)))
         if hard.any:
@@ -237,7 +248,7 @@ class Model:
             if p_8b < (least := eight.least(hard)):
                 moved.append(("floor", log_odds(least) - log_odds(p_8b)))
             p_8b, p_70b = max(p_8b, eight.least(hard)), max(p_70b, seventy.least(hard))
-        return Weighed(self.tasks[max(likely, key=_share)[0]], p_8b, p_70b, tuple(moved))
+        return Weighed(self.tasks[max(shares, key=_share)[0]], p_8b, p_70b, tuple(moved))
 
     def _apart(self, total: int) -> tuple[int, ...]:
         """The fields of a sum of vectors."""

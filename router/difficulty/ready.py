@@ -129,7 +129,7 @@ def _praises(word: str) -> bool:
 
 def evenly_spaced(text: str) -> str:
     """Without long runs of white space, nor of what nobody sees at either end."""
-    if _ODD.search(text[:_LOOK]) or _ODD.search(text[-_LOOK:]):
+    if not text.isascii() and (_ODD.search(text[:_LOOK]) or _ODD.search(text[-_LOOK:])):
         text = text.translate(_PLAIN)
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
