@@ -10,7 +10,7 @@ import pytest
 
 from weighbridge.router.difficulty.score import Assessment, assess
 
-HERE = Path(__file__).parent
+UNSEEN = Path(__file__).parents[2] / "data" / "task_prompts"
 DOCUMENT = (
     "The old mill by the river was built in 1871 and burned down twice. Its wheel is kept in the museum of the town, "
     "beside a clock and a plough. Visitors may see both on Sundays. "
@@ -24,18 +24,13 @@ def ask(text: str, system: str | None = None) -> Assessment:
 
 
 def prompts() -> list[str]:
-    """Single turns of every task and both languages."""
+    """Single turns of every task and both languages, none of which the scorer was fitted on."""
     rows = (
         json.loads(line)
-        for name in ("task_prompts.jsonl", "task_prompts_later.jsonl")
-        for line in (HERE / name).read_text(encoding="utf-8").splitlines()
+        for name in ("en.jsonl", "ko.jsonl", "mixed.jsonl")
+        for line in (UNSEEN / name).read_text(encoding="utf-8").splitlines()
     )
-    bodies = (row["body"] for row in rows if row["task"] != "unknown")
-    return [
-        body["messages"][0]["content"]
-        for body in bodies
-        if len(body["messages"]) == 1 and isinstance(body["messages"][0]["content"], str)
-    ]
+    return [row["messages"][0]["content"] for row in rows if len(row["messages"]) == 1]
 
 
 PROMPTS = prompts()
@@ -50,7 +45,7 @@ def test_case_changes_nothing(change: object) -> None:
 
 def test_spacing_changes_nothing() -> None:
     for text in PROMPTS[::3]:
-        plain = " ".join(text.split(" "))
+        plain = text
         for other in (
             plain.replace(" ", "   "),
             f"\n\n  {plain}\n\n",
@@ -72,8 +67,8 @@ def test_a_long_irrelevant_document_moves_the_score_little() -> None:
         document = DOCUMENT if text.isascii() else DOCUMENT_KO
         pairs += [(ask(text), ask(f"{text}\n\n{document}")), (ask(text), ask(f"{document}\n\n{text}"))]
     median, most = moves(pairs)
-    assert median <= 0.06
-    assert most <= 0.30
+    assert median <= 0.03
+    assert most <= 0.22
 
 
 def test_moving_the_instruction_to_the_system_role_moves_the_score_little() -> None:
@@ -86,8 +81,8 @@ def test_moving_the_instruction_to_the_system_role_moves_the_score_little() -> N
             split.append((ask(text), ask(rest, instruction)))
     assert len(split) > 20
     median, most = moves(split)
-    assert median <= 0.05
-    assert most <= 0.25
+    assert median <= 0.03
+    assert most <= 0.18
 
 
 def test_a_system_message_that_says_nothing_moves_the_score_little() -> None:
@@ -124,6 +119,23 @@ def test_more_conditions_raise_it(text: str, more: str) -> None:
     before, after = ask(text), ask(text + more)
     assert after.p_8b_fails > before.p_8b_fails
     assert after.p_70b_fails > before.p_70b_fails
+
+
+def test_asking_for_a_proof_raises_nearly_every_request() -> None:
+    raised = [
+        ask(text + (" Prove it." if text.isascii() else " 증명해줘.")).score > ask(text).score
+        for text in PROMPTS[::4]
+    ]
+    assert sum(raised) >= 0.97 * len(raised)
+
+
+def test_more_conditions_raise_most_requests() -> None:
+    raised = []
+    for text in PROMPTS[::4]:
+        english = " It must not exceed three pages, name at least two sources, and do without jargon."
+        more = english if text.isascii() else " 반드시 세 쪽 이하로, 출처는 두 개 이상, 전문 용어는 제외."
+        raised.append(ask(text + more).p_8b_fails > ask(text).p_8b_fails)
+    assert sum(raised) >= 0.90 * len(raised)
 
 
 def test_failing_code_raises_it() -> None:
