@@ -161,15 +161,15 @@ class _Risk:
 class Model:
     """Task and risks of a request whose words and marks have been looked up."""
 
-    def __init__(self, raw: bytes) -> None:
-        """Read an artefact.
+    def __init__(self, raw: bytes, code: bytes = b"") -> None:
+        """Read an artefact; `code` counts for its version.
 
         Raises:
             ValueError: it is not JSON, or the tables do not fit the weights.
             KeyError: a part is missing.
         """
         content: dict[str, Any] = json.loads(raw)
-        self.version: str = f"{content['name']}@{hashlib.sha256(raw).hexdigest()[:8]}"
+        self.version: str = f"{content['name']}@{hashlib.sha256(raw + code).hexdigest()[:8]}"
         self.tasks: tuple[Task, ...] = tuple(content["tasks"])
         self.unknown: tuple[float, float] = tuple(content["unknown"])
         fields = len(self.tasks) + 2

@@ -14,10 +14,21 @@ from weighbridge.router.difficulty.model import Model
 
 __all__ = ["CALIBRATION_VERSION", "Assessment", "assess"]
 
-_MODEL: Final = Model(files("weighbridge.router.difficulty").joinpath("model.json").read_bytes())
+_ROOM: Final = files("weighbridge.router.difficulty")
+SCORING: Final = (
+    "asking", "assessment", "bands", "gibberish", "language", "looking", "marks", "model", "reading", "ready", "shape",
+    "words",
+)  # fmt: skip
+"""The modules that turn a request and the weights into a score."""
+
+_MODEL: Final = Model(
+    _ROOM.joinpath("model.json").read_bytes(),
+    b"".join([_ROOM.joinpath(f"{name}.py").read_bytes() for name in SCORING]),
+)
 
 CALIBRATION_VERSION: Final[str] = _MODEL.version
-"""Name and content hash of the weights in use."""
+"""Name and content hash of the weights in use and of the code that reads requests for them: under the same version the
+same request has the same score."""
 
 
 def assess(body: Mapping[str, Any]) -> Assessment:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from weighbridge.policies.loader import shipped
-from weighbridge.router.difficulty.score import CALIBRATION_VERSION, Assessment, assess
+from weighbridge.router.difficulty.score import CALIBRATION_VERSION, SCORING, Assessment, assess
 
 ARTICLE = (
     "The council voted on Tuesday to rebuild the riverside district. Opponents said the river had risen twice. "
@@ -158,6 +158,16 @@ def test_features_are_names_and_never_text() -> None:
 
 def test_the_calibration_version_names_the_content() -> None:
     assert re.fullmatch(r"linear-2@[0-9a-f]{8}", CALIBRATION_VERSION)
+
+
+def test_every_module_that_scoring_imports_counts_for_the_version() -> None:
+    program = (
+        "import sys\n"
+        "import weighbridge.router.difficulty.score as score\n"
+        "print(*[name.rpartition('.')[2] for name in sys.modules if name.startswith(score.__package__ + '.')])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
+    assert set(done.stdout.split()) - {"score"} == set(SCORING)
 
 
 def test_two_processes_agree_whatever_their_hash_seed() -> None:
