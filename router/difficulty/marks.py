@@ -32,16 +32,23 @@ _NEGATION: Final = (" not ", "except", " least ", " false", "incorrect", "아닌
 _PROOF_HINTS: Final = (
     "prove", "proof", "show that", "by induction", "by contradiction", "demonstrate", "establish that",
 )  # fmt: skip
-_PROOF_HINTS_BOTH: Final = (*_PROOF_HINTS, "증명", "을 보", "보이시오", "논증", "귀류법", "귀납법")
+_PROOF_HINTS_BOTH: Final = (*_PROOF_HINTS, "증명", "입증", "을 보", "보이시오", "논증", "귀류법", "귀납법")
 _PROOF: Final = re.compile(
-    r"\b(?:dis)?prove\b(?! (?:my|your|his|her|their|our|me|him|them|us|a point|to be)\b)"
-    r"|\b(?:a|the|formal|rigorous|short|complete|inductive|direct|elementary|mathematical) proof\b"
+    r"(?<!will )(?<!would )(?<!i can )(?<![a-z])(?:dis)?prove(?![a-z])"
+    r"(?! (?:my|your|his|her|their|our|me|you|him|them|us|who|a point|to be|the purchase|useful|wrong|right)\b)"
+    r"|(?<![a-z])(?:formal|rigorous|short|complete|inductive|direct|elementary|mathematical|detailed|[a-z]+-step) proof"
     r"(?! of (?:purchase|delivery|payment|concept|address|identity|insurance|income|residen|employment|ownership))"
-    r"|\bproof (?:that|by)\b|\bby (?:induction|contradiction)\b"
+    r"|(?:write|give|find|sketch|complete|show) (?:me )?(?:a|the) proof (?:of|that|for)\b|proof(?:를| (?:that|by))"
+    r"|\bby (?:induction|contradiction)\b"
     r"|(?:^|[.!?:;,\n] ?)(?:please |now |then |and |also )?(?:show|establish|demonstrate) that\b"
     r"|\bdemonstrate rigorously\b"
-    r"|증명(?!서|사진|원\b|용)|[임함음]을 (?:보이|보여|논증)|보이시오|귀류법|귀납법"
+    r"|(?<!내용)(?<!작업)(?<!지분)(?<!납세)(?<!관계)증명"
+    r"(?=\s?(?:해|하[라시세여는기고려]|할|을 (?:써|보여|작성|완성)|(?:방법|과정)을))"
+    r"|입증(?=해|하[라시])|[임함음]을 (?:보이|보여|논증)|보이시오|귀류법|귀납법"
 )
+_BEFORE_HINT: Final = 24
+_BEHIND_HINT: Final = 48
+_MOST_HINTS: Final = 40
 _FAILING: Final = (
     "traceback", "exception", "stack trace", "segfault", "segmentation fault", "fails with", "test fails",
     "tests fail", "failing", "doesn't work", "does not work", "bug", "디버그", "버그", "오류", "에러", "안 돼", "안돼",
@@ -241,11 +248,19 @@ def _hard(code: int, lower: str, parts: Parts, reading: Reading) -> Hard:
         wide += "\n" + clip(system, 900, 600)
     failing = code >= 1 and _holds(wide if code < 2 else lower, _FAILING)
     words = _CONSTRAINT if scope.isascii() else _CONSTRAINT_BOTH
-    proof = (
-        _holds(wide, _PROOF_HINTS if wide.isascii() else _PROOF_HINTS_BOTH)
-        and _PROOF.search(wide) is not None
-    )
+    proof = _asks_for_proof(wide, _PROOF_HINTS if wide.isascii() else _PROOF_HINTS_BOTH)
     return Hard(proof, failing, min(4, sum([word in scope for word in words])))
+
+
+def _asks_for_proof(text: str, hints: tuple[str, ...]) -> bool:
+    """Looked for around words that hint at it only, as looking everywhere costs more than all the rest."""
+    for hint in hints:
+        at, tries = text.find(hint), 0
+        while at >= 0 and tries < _MOST_HINTS:
+            if _PROOF.search(text[max(0, at - _BEFORE_HINT) : at + _BEHIND_HINT]) is not None:
+                return True
+            at, tries = text.find(hint, at + len(hint)), tries + 1
+    return False
 
 
 def _holds(text: str, words: tuple[str, ...]) -> bool:

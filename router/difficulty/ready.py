@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import takewhile
 from typing import Final
-from unicodedata import is_normalized, normalize
+from unicodedata import normalize
 
 from weighbridge.router.difficulty.language import word_set
 
@@ -20,10 +20,15 @@ _BESIDE: Final = word_set(
 """What may stand beside words of praise in a phrase that says nothing else."""
 
 _ENDINGS: Final = ("입니다", "이에요", "예요", "이야", "야", "")
+_JAMO: Final = re.compile("[\u1100-\u11ff]+")
 _RUN: Final = re.compile(r"\s{3,}")
 _TOKEN: Final = re.compile(r"[^\W_]+|[^\w\s]+|_+")
-_CLOSES: Final = frozenset(":.!;-,")
-_BETWEEN: Final = frozenset(",'")
+_KNOWN: Final = _PRAISE | _BESIDE | {""}
+_CLOSES: Final = frozenset(":.!;)…")
+_DASHES: Final = frozenset("-–—→")
+"""These close a phrase only before a blank: `quick-sort` is no praise."""
+
+_BETWEEN: Final = frozenset(",'_(*")
 _HEAD: Final = 3_000
 _TAIL: Final = 80
 _MOST_WORDS: Final = 400
@@ -45,8 +50,10 @@ _HINTS: Final = (
     "쉽",
     "단순",
 )
-_ENDS_BEFORE: Final = re.compile(r"[.?!\n)]\s*\(?(?=[^.?!\n)]*[.!)]{0,3}$)")
-_ODD: Final = re.compile("[\u00a0\u00ad\u200b-\u200f\u2028-\u202f\u2060-\u2064\u3000\ufeff\uff01-\uff5e]")
+_ENDS_BEFORE: Final = re.compile(r"[.?!)]\s*\(?(?=[^.?!\n)]*[.!)]{0,3}$)")
+_ODD: Final = re.compile(
+    "[\u00a0\u00ad\u200b-\u200f\u2028-\u202f\u2060-\u2064\u3000\ufeff\uff01-\uff5e\u1100-\u11ff]"
+)
 _PLAIN: Final = (
     {code: " " for code in (0x00A0, 0x202F, 0x3000)}
     | {code: "\n" for code in (0x2028, 0x2029)}
@@ -56,7 +63,8 @@ _PLAIN: Final = (
     }
     | {code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}
 )
-"""Unusual spaces and full-width letters as the usual ones; what nobody sees is left out."""
+"""Unusual spaces and full-width letters as the usual ones; what nobody sees is left out. `_ODD` finds parts of
+Hangul too."""
 
 _LONG: Final = 400
 _EDGE: Final = 120
@@ -85,28 +93,34 @@ def ready(text: str) -> str:
 
 def _praise_ends(text: str) -> int:
     """Where the phrases at the beginning end that only praise, 0 without any."""
-    ends = may_end = row = phrases = words = 0
+    ends = row = phrases = words = 0
     praised = False
+    last = 0
     for token in _TOKEN.finditer(text):
         piece = token.group()
+        if praised and "\n" in text[last : token.start()]:
+            ends, praised, row, phrases = token.start(), False, -1, phrases + 1
+        last = token.end()
         if piece[0].isalnum():
             if not _fits(piece) or words >= _MOST_WORDS:
-                alone = row >= _ALONE and not may_end
-                return token.start() if alone else max(ends, may_end)
+                return token.start() if row >= _ALONE else ends
             words += 1
             praises = _praises(piece)
             row = row + 1 if praises and row >= 0 else -1
             praised = praised or praises
-        elif praised and not _CLOSES.isdisjoint(piece):
-            may_end = token.end() + (text[token.end() : token.end() + 1].isspace())
-            if not _BETWEEN.issuperset(piece):
-                ends, praised, row, phrases = may_end, False, -1, phrases + 1
-                if phrases == _MOST_PHRASES:
-                    return ends
+        elif praised and _closes(piece, text[last : last + 1]):
+            ends = last + text[last : last + 1].isspace()
+            praised, row, phrases = False, -1, phrases + 1
+            if phrases == _MOST_PHRASES:
+                return ends
         elif words and not _BETWEEN.issuperset(piece):
             break
     # What praises and says nothing more is all there is.
     return ends if ends < len(text) else 0
+
+
+def _closes(piece: str, behind: str) -> bool:
+    return not _CLOSES.isdisjoint(piece) or (not _DASHES.isdisjoint(piece) and behind.isspace())
 
 
 def _is_praise(text: str) -> bool:
@@ -120,7 +134,7 @@ def _stem(word: str) -> str:
 
 
 def _fits(word: str) -> bool:
-    return word in _PRAISE or word in _BESIDE or _stem(word) in _PRAISE | _BESIDE | {""}
+    return word in _PRAISE or word in _BESIDE or _stem(word) in _KNOWN
 
 
 def _praises(word: str) -> bool:
@@ -142,9 +156,12 @@ def plain(text: str) -> str:
     """The same text in its usual spelling: composed, with usual spaces and letters, without invisible characters."""
     if text.isascii():
         return text
-    if not is_normalized("NFC", text):
-        text = normalize("NFC", text)
-    return text.translate(_PLAIN) if _ODD.search(text) else text
+    if _ODD.search(text) is None:
+        return text
+    if _JAMO.search(text):
+        # Of all that can be composed only this: runs of other marks would take long, and tell nothing.
+        text = _JAMO.sub(lambda run: normalize("NFC", run.group()), text)
+    return text.translate(_PLAIN)
 
 
 def _shorter(run: re.Match[str]) -> str:
@@ -156,20 +173,25 @@ def said_once(text: str) -> str:
     if len(text) <= _LONG:
         return text
     few = frozenset(text[:_EDGE].lower().split()[:-1])
-    if len(few) <= _FEW:
+    if len(few) <= _FEW and _are_words(few):
         count = sum([1 for _ in takewhile(few.__contains__, text.lower().split())])
         if count > len(few):
             parts = text.split(None, count)
             once, rest = " ".join(dict.fromkeys(parts[:count])), "".join(parts[count:])
             text = once + _gap(text[: len(text) - len(rest)][-2:]) + rest
     few = frozenset(text[-_EDGE:].lower().split()[1:])
-    if len(few) <= _FEW:
+    if len(few) <= _FEW and _are_words(few):
         count = sum([1 for _ in takewhile(few.__contains__, reversed(text.lower().split()))])
         if count > len(few):
             parts = text.rsplit(None, count)
             rest, once = "".join(parts[:-count]), " ".join(dict.fromkeys(parts[-count:]))
             text = rest + _gap(text[len(rest) :][:2]) + once
     return text
+
+
+def _are_words(few: frozenset[str]) -> bool:
+    """Figures and single letters are material: a matrix, votes, a sequence."""
+    return 2 * sum([len(word) > 1 and word.isalpha() for word in few]) > len(few)
 
 
 def _gap(white: str) -> str:

@@ -6,8 +6,8 @@ import re
 from typing import Final, Literal
 
 _LETTERED_HINTS: Final = ("b.", "b)", "b:", "b]")
-_LETTERED: Final = re.compile(r"(?<![a-z\d.])([b-e])[.):\]]")
-_FEWEST_LETTERS: Final = 3
+_LETTERED: Final = re.compile(r"(?:^|[\s(\[*>\"'-])([a-e])([.):\]])")
+_FEWEST_LETTERS: Final = 4
 _CIRCLED: Final = ("②", "③", "④")
 DIGITS_ONLY: Final = bytes(byte if 0x30 <= byte <= 0x39 else 0x20 for byte in range(256))
 _FORMULA: Final = re.compile(
@@ -44,12 +44,11 @@ _NAMED_KO: Final = re.compile(
 
 
 def is_lettered(lower: str) -> bool:
-    """Whether answers to choose from are listed, as in an exam."""
-    if (
-        any([hint in lower for hint in _LETTERED_HINTS])
-        and len(set(_LETTERED.findall(lower))) >= _FEWEST_LETTERS
-    ):
-        return True
+    """Whether answers to choose from are listed, as in an exam: four letters from a to e, with one sign behind each."""
+    if any([hint in lower for hint in _LETTERED_HINTS]):
+        found = set(_LETTERED.findall(lower))
+        if any([sum([sign == one for _, sign in found]) >= _FEWEST_LETTERS for one in ".):]"]):
+            return True
     return _CIRCLED[0] in lower and all([mark in lower for mark in _CIRCLED])
 
 

@@ -169,7 +169,8 @@ def test_the_cost_does_not_grow_with_the_text(text: str) -> None:
 
 @pytest.mark.parametrize(
     "unit",
-    ["simple ", "easy, ", "simple,'", "easy, ' ", "쉬운,'", "easy.", "is it easy ", "a b c ", "증명 ", "prove my ",
+    ["simple ", "easy, ", "simple,'", "easy, ' ", "쉬운,'", "easy.", "is it easy ", "a b c ",
+     "\u0344\u0323", "쉬운야,\u200b", "증명 ", "증명서 ", "prove my ",
       "it is very ", " 'x", '"', "[",
      "[,", "(a,", "(a, b", "a/", "a, ", "a or ", ": a, ", "이 ", "이", "가/", "인지 ", "x^",
      "Context: ", "? ", ". ", "\n", "\n[", "a" * 40 + " ", "b: x\n", "한국어",

@@ -7,6 +7,7 @@ from unicodedata import normalize
 
 import pytest
 
+from weighbridge.router.difficulty.ready import ready, said_once
 from weighbridge.router.difficulty.score import Assessment, assess
 
 EXAMS = [
@@ -206,7 +207,8 @@ CHANT = (
 @pytest.mark.parametrize(
     "text",
     [PROOF, "Show that every finite integral domain is a field.", "소수가 무한히 많음을 증명하시오.",
-     "Demonstrate that the harmonic series diverges."],
+     "Demonstrate that the harmonic series diverges.", "루트 2가 irrational임을 prove해줘.",
+     "Write a detailed proof of the little theorem of Fermat."],
 )  # fmt: skip
 def test_a_proof_amid_a_page_of_other_words_is_seen(text: str) -> None:
     around = f"{CHANT}\n" * 4
@@ -225,8 +227,46 @@ def test_a_proof_amid_a_page_of_other_words_is_seen(text: str) -> None:
         "I want to prove my boss wrong, cheer me up.",
         "졸업증명서 발급은 어디서 해?",
         "증명사진은 어떤 옷을 입고 찍어?",
+        "내용증명은 어떤 효력이 있어?",
+        "지분증명이 뭐야?",
+        "가족관계증명 발급은 어디서 해?",
+        "Translate into Korean: Time will prove who was right.",
+        "Label as spam or not: this trick will prove you wrong!",
+        "Is this coin a proof or uncirculated? one label",
     ],
 )
 def test_words_that_only_look_like_a_proof_are_none(text: str) -> None:
     assert "evidence" not in dict(ask(text).moved)
     assert ask(text).score < 0.6
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Quick-sort: what is its worst case?",
+        "Short-term versus long-term bonds?",
+        "Easy, medium or hard? Rate this hike.",
+        "Basic income: explain it.",
+        "Translate into Korean:\n\nEasy.",
+        "Put these in order:\nhard\nmedium\neasy",
+        "Compute the determinant:\n" + "1 0 2 0 1 0 0 2 1 0\n" * 30,
+        "Find the longest run:\n" + "A C G T A A " * 80,
+    ],
+)
+def test_what_only_looks_like_praise_or_a_chant_is_kept(text: str) -> None:
+    assert ready(said_once(text)) == text.strip().lower()
+
+
+@pytest.mark.parametrize(
+    "praise",
+    [
+        "(simple task) ",
+        "Simple task\n\n",
+        "Simple task \u2013 ",
+        "easy_task: ",
+        "Quick question\u2026 ",
+        "쉬운 질문입니다\n",
+    ],
+)
+def test_praise_is_known_however_it_is_set_off(praise: str) -> None:
+    assert ready(praise + PROOF) == PROOF.lower()

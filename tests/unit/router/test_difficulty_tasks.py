@@ -1,7 +1,7 @@
 """Task detection on committed prompts.
 
 `tests/data/task_prompts` was written by people who never saw the classifier, and committed before this one was fitted.
-It was measured five times; nothing was chosen by it. Of what is fitted on, prompts that share much with one of these
+It was measured six times; nothing was chosen by it. Of what is fitted on, prompts that share much with one of these
 were taken out. The goals are 0.85, 0.85 and 0.80. The older files beside this test are part of what the classifier was
 fitted on: they only guard against a broken artefact.
 """
@@ -39,7 +39,7 @@ def measured(rows: list[dict[str, Any]]) -> tuple[float, str]:
 @pytest.mark.parametrize(
     ("pattern", "floor"),
     [
-        ("en.jsonl", 0.91),  # reached 0.933
+        ("en.jsonl", 0.91),  # reached 0.936
         ("ko.jsonl", 0.91),  # reached 0.935
         ("mixed.jsonl", 0.92),  # reached 0.946
     ],
