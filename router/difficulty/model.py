@@ -102,6 +102,7 @@ class _Risk:
         self._hard: dict[str, float] = {key: pair[which] for key, pair in content["hard"].items()}
         of_fitted = [prior for prior, fitted in zip(self._prior, self._fitted, strict=True) if fitted]
         self._exam_prior = sum(of_fitted) / max(1, len(of_fitted))
+        self._exam_damping = damping["fitted"]
         self._slots: dict[str, list[float]] = head["slots"]
 
     def evidence(self, hard: Hard) -> float:
@@ -138,7 +139,7 @@ class _Risk:
         push = self.evidence(hard) if hard.any else 0.0
         least = risk = 0.0
         if exam and language != "en":
-            inner = self._exam_prior + self._damping[self._fitted.index(True)] * structure
+            inner = self._exam_prior + self._exam_damping * structure
             least = logistic(slope * inner + shift + push)
         elif likely.fitted or exam:
             lean = sum([share * self._lean[place] for place, share in likely.fitted])

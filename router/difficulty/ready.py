@@ -134,7 +134,7 @@ def _stem(word: str) -> str:
 
 
 def _fits(word: str) -> bool:
-    return word in _PRAISE or word in _BESIDE or _stem(word) in _KNOWN
+    return word in _KNOWN or _stem(word) in _KNOWN
 
 
 def _praises(word: str) -> bool:
