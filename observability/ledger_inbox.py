@@ -54,13 +54,30 @@ _KINDS: Final[dict[type[msgspec.Struct], int]] = {
     ChainedEgress: 5,
 }
 
+_ID: Final = "request_id = json_extract(NEW.doc, '$.request_id')"
+
+
+def _number(which: str) -> str:
+    """Give the request the next number for the shipper, if it is as `which` says."""
+    return (
+        f"UPDATE shipping SET taken = taken + 1 WHERE EXISTS (SELECT 1 FROM requests WHERE {_ID} AND {which}); "  # noqa: S608
+        f"UPDATE requests SET seq = (SELECT taken FROM shipping) WHERE {_ID} AND {which}"
+    )
+
+
+_LATE_ATTEMPT: Final = (
+    "outcome IS NOT NULL AND NOT EXISTS (SELECT 1 FROM attempts AS a "
+    "WHERE a.request_id = requests.request_id AND a.n = json_extract(NEW.doc, '$.n'))"
+)
+
 _ACTIONS: Final[dict[type[msgspec.Struct], str]] = {
-    Intent: _upsert(Intent, unless="admitted_ns"),
+    # A part that comes after the end, for a broken disk, makes it a record to be sent again.
+    Intent: f"{_number('outcome IS NOT NULL AND admitted_ns IS NULL')}; {_upsert(Intent, unless='admitted_ns')}",
     Progress: "UPDATE requests SET prompt_tokens = json_extract(NEW.doc, '$.prompt_tokens'), "
     "completion_tokens = json_extract(NEW.doc, '$.completion_tokens') "
     "WHERE request_id = json_extract(NEW.doc, '$.request_id') AND outcome IS NULL",
-    Attempt: f"{_insert(Attempt, 'attempts')} ON CONFLICT (request_id, n) DO NOTHING",
-    Completion: _upsert(Completion, unless="outcome"),
+    Attempt: f"{_number(_LATE_ATTEMPT)}; {_insert(Attempt, 'attempts')} ON CONFLICT (request_id, n) DO NOTHING",
+    Completion: f"{_upsert(Completion, unless='outcome')}; {_number('outcome IS NOT NULL AND seq IS NULL')}",
     # No conflict clause: an id that is already there is refused, and then nothing leaves under it.
     ChainedEgress: _insert(ChainedEgress, "egress"),
 }

@@ -49,7 +49,24 @@ _CHAINED_EGRESS: Final = """CREATE TABLE egress (
     policy_version TEXT NOT NULL, detector_version TEXT NOT NULL, chain TEXT NOT NULL
 )"""
 
-VERSION: Final = 2
+# What tells the shipper which records it has yet to send: every end of a request takes the next number, and a request
+# whose parts come late, after its end, takes one anew.
+_SHIPPING: Final = (
+    "ALTER TABLE requests ADD COLUMN seq INTEGER",
+    """UPDATE requests SET seq = numbered.seq FROM (
+        SELECT request_id, row_number() OVER (ORDER BY ended_ns, request_id) AS seq FROM requests
+        WHERE outcome IS NOT NULL
+    ) AS numbered WHERE numbered.request_id = requests.request_id""",
+    "CREATE UNIQUE INDEX requests_by_seq ON requests (seq) WHERE seq IS NOT NULL",
+    # One row. `taken` is the last number given out, kept here because rows are deleted in time; up to `shipped`
+    # everything has arrived.
+    """CREATE TABLE shipping (
+        id INTEGER PRIMARY KEY CHECK (id = 1), taken INTEGER NOT NULL, shipped INTEGER NOT NULL
+    )""",
+    "INSERT INTO shipping SELECT 1, coalesce(max(seq), 0), 0 FROM requests",
+)
+
+VERSION: Final = 3
 """`PRAGMA user_version` of a file that is up to date."""
 
 
@@ -64,6 +81,7 @@ def migrations(chain_key: bytes) -> tuple[tuple[Statement, ...], ...]:
             "DROP TABLE egress_before",
             "CREATE INDEX egress_by_request ON egress (request_id, attempt)",
         ),
+        _SHIPPING,
     )
 
 
@@ -92,6 +110,14 @@ WHERE outcome IS NULL
 RETURNING road
 """
 
+_NUMBER_THE_LOST = (
+    """UPDATE requests SET seq = numbered.seq FROM (
+        SELECT request_id, (SELECT taken FROM shipping) + row_number() OVER (ORDER BY request_id) AS seq
+        FROM requests WHERE outcome = 'lost' AND seq IS NULL
+    ) AS numbered WHERE numbered.request_id = requests.request_id""",
+    "UPDATE shipping SET taken = max(taken, (SELECT coalesce(max(seq), 0) FROM requests))",
+)
+
 
 def recover(conn: sqlite3.Connection, now_ns: int) -> Counter[str]:
     """Close every request a dead gateway left open as `lost`, with the tokens of its last progress row.
@@ -99,4 +125,8 @@ def recover(conn: sqlite3.Connection, now_ns: int) -> Counter[str]:
     Times that nobody knows (queue, first byte, total) stay NULL; `ended_ns` is `now_ns`, the recovery.
     Returns how many there were by road; "" is one that nobody knows.
     """
-    return Counter(road for (road,) in conn.execute(_RECOVER, (now_ns,)))
+    lost = Counter(road for (road,) in conn.execute(_RECOVER, (now_ns,)))
+    if lost:
+        for statement in _NUMBER_THE_LOST:
+            conn.execute(statement)
+    return lost

@@ -219,7 +219,7 @@ def test_a_migration_that_breaks_off_leaves_the_old_file(
     spool: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old_ledger(spool, before(3))
-    first, second = ledger_schema.migrations(rows.CHAIN_KEY)
+    first, second, *_ = ledger_schema.migrations(rows.CHAIN_KEY)
     monkeypatch.setattr(ledger_module, "migrations", lambda _: (first, (*second, "CREATE nonsense")))
     with pytest.raises(DatabaseUnusable):
         reopen(spool)

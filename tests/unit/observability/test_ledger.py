@@ -54,6 +54,7 @@ async def test_a_request_becomes_one_row_with_every_value(ledger: Ledger, spool:
         "ttft_ms": None,
         "total_ms": 900.125,
         "error_code": "x",
+        "seq": 1,
     }
     assert rows.attempts(spool, "r1") == [
         {
