@@ -17,6 +17,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from weighbridge.config.commercial_section import MAIN, CommercialSettings, Endpoint
 from weighbridge.config.envsource import CONFIG_VARIABLE, EnvTree, reachable, read_env, variable
 from weighbridge.config.legal import AnyPath, is_loopback
+from weighbridge.config.log_section import LogSettings
 from weighbridge.config.masking_section import MaskingSettings
 from weighbridge.config.problems import ConfigProblems, Problem, dotted, explain, wrong
 from weighbridge.config.roads import MODEL_NAMES
@@ -40,6 +41,7 @@ __all__ = [
     "AuthSettings",
     "CommercialSettings",
     "Endpoint",
+    "LogSettings",
     "MaskingSettings",
     "PolicySettings",
     "PoolSettings",
@@ -86,6 +88,7 @@ class Settings(BaseSettings):
     commercial: CommercialSettings = Field(default_factory=CommercialSettings)
     policies: PolicySettings = Field(default_factory=PolicySettings)
     masking: MaskingSettings = Field(default_factory=MaskingSettings)
+    log: LogSettings = Field(default_factory=LogSettings)
     state_dir: AnyPath = Field(
         default_factory=lambda: default_state_dir(os.environ),
         description="Folder of `ledger.sqlite3` (usage records), `state.sqlite3` (admin changes) and, unless the "

@@ -42,7 +42,7 @@ def serve(
         StartError: the port cannot be had.
         ConfigError: a part refuses its settings (SpoolBusy: another gateway uses the state folder).
     """
-    setup_logging()
+    setup_logging(json=settings.log.format == "json")
     # A dump would hold requests, keys and what placeholders stand for. The engines inherit the limit.
     forbid_core_dumps()
     server_settings = settings.server

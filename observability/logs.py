@@ -18,10 +18,15 @@ import msgspec
 
 OUR_LOGGER = "weighbridge"
 _FRAMES = 8
+_OF_REQUEST = "request %s: "
+"""How a message of ours begins that is about one request; its first argument is the request's id."""
 
 
 class LineFormatter(logging.Formatter):
-    """`2026-01-02T03:04:05.678Z INFO weighbridge.pool: message`, or the same as one JSON object."""
+    """`2026-01-02T03:04:05.678Z INFO weighbridge.pool: message`, or the same as one JSON object.
+
+    The object names the request that a line is about as `request_id`.
+    """
 
     def __init__(self, *, as_json: bool) -> None:
         super().__init__()
@@ -38,6 +43,8 @@ class LineFormatter(logging.Formatter):
         if error is not None:
             fields["error"] = describe(error)
         if self._as_json:
+            if record.args and record.msg.startswith(_OF_REQUEST) and _ours(record):
+                fields["request_id"] = str(record.args[0])  # type: ignore[index]
             return msgspec.json.encode(fields).decode()
         tail = f" [{fields['error']}]" if error is not None else ""
         return f"{fields['time']} {fields['level']} {fields['logger']}: {fields['message']}{tail}"
@@ -73,9 +80,13 @@ def setup_logging(json: bool = False, *, stream: TextIO | None = None) -> None:
     logging.raiseExceptions = False
 
 
+def _ours(record: logging.LogRecord) -> bool:
+    return record.name == OUR_LOGGER or record.name.startswith(OUR_LOGGER + ".")
+
+
 def _message(record: logging.LogRecord) -> str:
     text = record.getMessage()
-    if record.name != OUR_LOGGER and not record.name.startswith(OUR_LOGGER + "."):
+    if not _ours(record):
         text = text.split("\n", 1)[0]
     if text.isprintable():
         return text

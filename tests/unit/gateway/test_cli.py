@@ -209,7 +209,8 @@ def test_what_an_engine_would_refuse_is_placed_where_it_was_given(
     config.write_text("tiers:\n  local-8b:\n    seed: 1\n")
     monkeypatch.setattr("weighbridge.pool.preflight.on_cpu", lambda: True)
     monkeypatch.setattr("weighbridge.pool.preflight.vllm_installed", lambda: True)
-    monkeypatch.setattr("weighbridge.gateway.serve.setup_logging", lambda: None)  # it is for a whole process
+    # It is for a whole process.
+    monkeypatch.setattr("weighbridge.gateway.serve.setup_logging", lambda **_: None)
     monkeypatch.setenv("WEIGHBRIDGE_TIERS__LOCAL_8B__BLOCK_SIZE", "48")
     for command in (["check"], ["serve", "--port", "0", "--state-dir", str(tmp_path)]):
         assert cli.main([*command, "--config", str(config)]) == 2

@@ -48,6 +48,18 @@ def test_a_line_has_utc_time_level_logger_and_message(lines: io.StringIO) -> Non
     assert lines.getvalue() == "2026-01-01T00:00:00.250Z INFO weighbridge.pool: tier 한 ready\n"
 
 
+def test_json_lines_name_the_request_they_are_about() -> None:
+    stream = io.StringIO()
+    setup_logging(json=True, stream=stream)
+    logging.getLogger("weighbridge.router").info("request %s: %s", "0192-ab", "moving to commercial")
+    logging.getLogger("weighbridge.router").warning("no request %s: a number", 7)
+    logging.getLogger("somebody.else").warning("request %s: theirs", SECRET)
+    ours, plain, foreign = (json.loads(line) for line in stream.getvalue().splitlines())
+    assert ours["request_id"] == "0192-ab"
+    assert ours["message"] == "request 0192-ab: moving to commercial"
+    assert "request_id" not in plain and "request_id" not in foreign
+
+
 def test_json_lines() -> None:
     stream = io.StringIO()
     setup_logging(json=True, stream=stream)
