@@ -47,6 +47,7 @@ _SECTIONS = {
     "commercial": "The commercial API: one of the two switches of egress; the other is the policy's `egress`.",
     "policies": "Which routing policy is in force; see the [policy reference](policy.md).",
     "masking": "The detectors that stand before everything that leaves.",
+    "traces": "OpenTelemetry spans of some requests: stages, numbers and names, never content.",
     "log": "What the gateway writes to stderr: never a word of a request.",
     "state_dir": "Where records and admin changes are kept.",
 }

@@ -32,6 +32,7 @@ from weighbridge.config.sections import (
 from weighbridge.config.shape import Step, field_at, leaves
 from weighbridge.config.shipped import shipped, shipped_file
 from weighbridge.config.tier_section import TierSettings, without_absent
+from weighbridge.config.trace_section import TraceSettings
 from weighbridge.config.yamlsource import YamlFile, read_yaml
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "Settings",
     "TierName",
     "TierSettings",
+    "TraceSettings",
     "effective",
     "load_settings",
     "with_place",
@@ -89,6 +91,7 @@ class Settings(BaseSettings):
     policies: PolicySettings = Field(default_factory=PolicySettings)
     masking: MaskingSettings = Field(default_factory=MaskingSettings)
     log: LogSettings = Field(default_factory=LogSettings)
+    traces: TraceSettings = Field(default_factory=TraceSettings)
     state_dir: AnyPath = Field(
         default_factory=lambda: default_state_dir(os.environ),
         description="Folder of `ledger.sqlite3` (usage records), `state.sqlite3` (admin changes) and, unless the "

@@ -155,13 +155,15 @@ class ChatRoute:
                 raise too_large(self._max_body_bytes)
             if held:
                 held = concurrency.settle(held, len(raw))
-            request = await self._admit(request_id, raw, caller, wishes)
+            request = await self._admit(request_id, raw, caller, wishes, headers.get(b"traceparent"))
             del raw
             await self._serve(request, line or _Received(receive), sink)
         finally:
             concurrency.leave(caller.key_id, held)
 
-    async def _admit(self, request_id: str, raw: bytes, caller: Caller, wishes: Wishes) -> Admitted:
+    async def _admit(
+        self, request_id: str, raw: bytes, caller: Caller, wishes: Wishes, traceparent: bytes | None
+    ) -> Admitted:
         body = await decode_object(raw)
         if self._form is not None:
             body = self._form.to_chat(body)
@@ -181,6 +183,7 @@ class ChatRoute:
             data_class=wishes.data_class,
             conversation=wishes.conversation,
             explain=wishes.explain,
+            traceparent=traceparent,
         )
 
     async def _serve(self, request: Admitted, caller: Line | _Received, sink: AsgiSink) -> None:

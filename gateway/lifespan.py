@@ -56,11 +56,16 @@ async def close(parts: Parts) -> None:
     async def state() -> None:
         parts.state.close()
 
+    async def traces() -> None:
+        if parts.tracing is not None:
+            await asyncio.to_thread(parts.tracing.close)
+
     steps: tuple[tuple[str, Callable[[], Awaitable[object]]], ...] = (
         ("pool", lambda: parts.pool.close(parts.settings.pool.close_grace_s)),
         ("gate", parts.gate.close),
         ("masking", parts.masker.close),
         ("ledger", parts.ledger.close),
+        ("traces", traces),
         ("state", state),
     )
     for name, step in steps:

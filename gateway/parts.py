@@ -6,12 +6,14 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from weighbridge.commercial.gate import EgressGate
 from weighbridge.config.clock import Clock, SystemClock
 from weighbridge.config.ids import IdFactory
 from weighbridge.config.roads import LOCAL_ROADS, Road
 from weighbridge.config.settings import Settings, TierSettings
+from weighbridge.gateway.tracing import tracing_of
 from weighbridge.gateway.underway import Underway
 from weighbridge.masking.masker import Masker, StartChild
 from weighbridge.masking.secret import obtain_secrets
@@ -29,6 +31,11 @@ from weighbridge.router.lifecycle import Limits
 from weighbridge.state.pins import StoredPins
 from weighbridge.state.store import StateStore
 from weighbridge.state.switch import EgressSwitch
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+    from weighbridge.observability.traces import Tracing
 
 EngineFactory = Callable[[Road, TierSettings, str], Engine]
 """Makes the engine of one worker: the tier's name, its settings narrowed to the worker, the worker's name."""
@@ -52,6 +59,7 @@ class Parts:
     switch: EgressSwitch
     metrics: Metrics
     dispatch: Dispatch
+    tracing: Tracing | None
     clock: Clock
     ids: IdFactory
     underway: Underway
@@ -66,12 +74,14 @@ def build_parts(
     clock: Clock | None = None,
     ids: IdFactory | None = None,
     start_child: StartChild | None = None,
+    span_exporter: SpanExporter | None = None,
 ) -> Parts:
     """Make the parts and open the files of the state folder. Loads no model and starts no process.
 
     Args:
         engine_factory: makes a worker's engine, again for every restart; None takes the pool's own.
         start_child: starts a detector process; None takes the masker's own.
+        span_exporter: takes the spans in place of the collector.
 
     Raises:
         ConfigError: settings, policy or a model folder are wrong; nothing stays open.
@@ -123,6 +133,7 @@ def build_parts(
             switched_off=switch.thrown,
             on_passed_by=metrics.endpoint_passed_by,
         )
+        tracing = tracing_of(settings, clock, span_exporter)
         dispatch = Dispatch(
             pool=pool,
             policies=policies,
@@ -136,6 +147,7 @@ def build_parts(
             commercial=settings.commercial,
             pins=pins,
             switched_off=switch.thrown,
+            tracing=tracing,
         )
         opened.pop_all()
 
@@ -153,6 +165,7 @@ def build_parts(
         switch=switch,
         metrics=metrics,
         dispatch=dispatch,
+        tracing=tracing,
         clock=clock,
         ids=ids,
         underway=Underway(on_cut=cut_by_us),

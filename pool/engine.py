@@ -67,6 +67,7 @@ class EngineCall:
             engine did: the prompt with the trail's tokens, and the new tokens.
         confidence: where somebody asks how sure the model is; it costs the engine some work for every token, and what
             the caller sees of the answer stays the same. Not for a continuation.
+        traceparent: the W3C header for an engine elsewhere; empty for none.
     """
 
     request_id: str
@@ -75,6 +76,7 @@ class EngineCall:
     adapter: str | None = None
     trail: Trail | None = None
     confidence: Confidence | None = None
+    traceparent: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -240,7 +240,7 @@ class HttpEngine:
         session = self._up()
         if call.request_id in self._calls:
             raise RuntimeError("this request is running already")
-        exchange = self._calls[call.request_id] = self._exchange(session, call.request_id, stream=stream)
+        exchange = self._calls[call.request_id] = self._exchange(session, call, stream=stream)
         return exchange
 
     def _ended(self, call: EngineCall, exchange: Exchange) -> None:
@@ -287,16 +287,20 @@ class HttpEngine:
             prepared["stream_options"] = {**options, "include_usage": True, "continuous_usage_stats": True}
         return prepared
 
-    def _exchange(self, session: Session, request_id: str | None = None, *, stream: bool = False) -> Exchange:
+    def _exchange(
+        self, session: Session, call: EngineCall | None = None, *, stream: bool = False
+    ) -> Exchange:
         headers = self._headers[stream]
-        if request_id is not None:
-            headers += b"x-request-id: %b\r\n" % request_id.encode("ascii")
+        if call is not None:
+            headers += b"x-request-id: %b\r\n" % call.request_id.encode("ascii")
+            if call.traceparent:
+                headers += b"traceparent: %b\r\n" % call.traceparent
         return Exchange(
             session,
             headers,
             connect_s=self._settings.endpoint_connect_timeout_s,
             idle_s=self._settings.endpoint_idle_timeout_s,
-            keep=request_id is not None,
+            keep=call is not None,
         )
 
     # ---- the server ----

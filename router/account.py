@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weighbridge.config.clock import Clock
 from weighbridge.config.roads import Road
 from weighbridge.config.usage import TokenMeter
 from weighbridge.observability.ledger import Ledger, LedgerUnavailable
 from weighbridge.observability.records import Attempt, Completion, Intent, Outcome, Progress
+from weighbridge.observability.trace_context import read_traceparent
 from weighbridge.pool.engine import Trail
 from weighbridge.router import answer
 from weighbridge.router.admitted import Admitted, Header
 from weighbridge.router.explanation import EXPLANATION, explanation
 from weighbridge.router.roads import Weighed
+
+if TYPE_CHECKING:
+    from weighbridge.observability.request_trace import RequestTrace
 
 log = logging.getLogger("weighbridge.router")
 
@@ -26,9 +30,17 @@ class Account:
     completion."""
 
     def __init__(
-        self, request: Admitted, *, ledger: Ledger, clock: Clock, on_done: Callable[[Account], None]
+        self,
+        request: Admitted,
+        *,
+        ledger: Ledger,
+        clock: Clock,
+        on_done: Callable[[Account], None],
+        trace: RequestTrace | None = None,
     ) -> None:
         self.request = request
+        self.trace = trace
+        """Its spans, where it is sampled."""
         self.weighed: Weighed | None = None
         self.road: Road | None = None
         """The road being tried, or the last one that was."""
@@ -93,7 +105,10 @@ class Account:
     def decided(self, weighed: Weighed) -> None:
         """Write the intent."""
         self.weighed = weighed
-        self._intent = self._ledger.intent(self._intent_row())
+        row = self._intent_row()
+        self._intent = self._ledger.intent(row)
+        if self.trace is not None:
+            self.trace.decided(row)
 
     def try_road(self, road: Road) -> None:
         """A new attempt begins."""
@@ -103,25 +118,28 @@ class Account:
         self._reported = 0
         self._started_ns = self._clock.wall_ns()
         self._queued_before = self.queue_ms
+        if self.trace is not None:
+            self.trace.attempt_begins(road, self._started_ns)
 
     def tried(self, outcome: str, egress_id: str) -> None:
         """The attempt has ended: write its row."""
         assert self.road is not None
-        self._ledger.attempt(
-            Attempt(
-                request_id=self.request.request_id,
-                n=self.attempts,
-                road=self.road,
-                started_ns=self._started_ns,
-                ended_ns=self._clock.wall_ns(),
-                outcome=outcome,
-                prompt_tokens=self.meter.prompt,
-                cached_tokens=self.meter.cached,
-                completion_tokens=self.meter.completion,
-                queue_ms=self.queue_ms - self._queued_before,
-                egress_id=egress_id,
-            )
+        row = Attempt(
+            request_id=self.request.request_id,
+            n=self.attempts,
+            road=self.road,
+            started_ns=self._started_ns,
+            ended_ns=self._clock.wall_ns(),
+            outcome=outcome,
+            prompt_tokens=self.meter.prompt,
+            cached_tokens=self.meter.cached,
+            completion_tokens=self.meter.completion,
+            queue_ms=self.queue_ms - self._queued_before,
+            egress_id=egress_id,
         )
+        self._ledger.attempt(row)
+        if self.trace is not None:
+            self.trace.attempt_ends(row)
 
     def note_progress(self) -> bool:
         """Leave a progress row if there are tokens since the last one; whether there were."""
@@ -139,24 +157,25 @@ class Account:
             usage = self.usage
             if self._intent is None:
                 self._intent = self._ledger.intent(self._intent_row())
-            self._completion = self._ledger.completion(
-                Completion(
-                    request_id=self.request.request_id,
-                    ended_ns=self._clock.wall_ns(),
-                    outcome=self.outcome,
-                    status=self.status,
-                    road=self.road or "",
-                    attempts=self.attempts,
-                    prompt_tokens=usage.prompt,
-                    cached_tokens=usage.cached,
-                    completion_tokens=usage.completion,
-                    tokens_exact=usage.exact,
-                    queue_ms=self.queue_ms,
-                    ttft_ms=self.ttft_ms,
-                    total_ms=self.total_ms,
-                    error_code=self.error_code,
-                )
+            row = Completion(
+                request_id=self.request.request_id,
+                ended_ns=self._clock.wall_ns(),
+                outcome=self.outcome,
+                status=self.status,
+                road=self.road or "",
+                attempts=self.attempts,
+                prompt_tokens=usage.prompt,
+                cached_tokens=usage.cached,
+                completion_tokens=usage.completion,
+                tokens_exact=usage.exact,
+                queue_ms=self.queue_ms,
+                ttft_ms=self.ttft_ms,
+                total_ms=self.total_ms,
+                error_code=self.error_code,
             )
+            self._completion = self._ledger.completion(row)
+            if self.trace is not None:
+                self.trace.closed(row)
             try:
                 self._on_done(self)
             except Exception as exc:
@@ -187,6 +206,15 @@ class Account:
             await written
         except LedgerUnavailable:
             log.debug("request %s: its row waits for the ledger", self.request.request_id)
+
+    @property
+    def traceparent(self) -> bytes:
+        """What a local engine gets of the request's trace: ours, else the caller's as it is."""
+        if self.trace is not None:
+            return self.trace.traceparent
+        given = self.request.traceparent
+        caller = None if given is None else read_traceparent(given)
+        return b"" if caller is None else caller.header
 
     def elapsed_ms(self) -> float:
         """Milliseconds since admission."""

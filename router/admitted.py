@@ -26,6 +26,7 @@ class Admitted(msgspec.Struct, frozen=True):
         data_class: class of its data as the caller names it, in small letters; None leaves it to the policy.
         conversation: the caller's name for the conversation it belongs to; None where it names none.
         explain: whether the answer's headers are to say how the decision came about.
+        traceparent: the header of this name as it came; None where none did.
     """
 
     request_id: str
@@ -42,6 +43,7 @@ class Admitted(msgspec.Struct, frozen=True):
     data_class: str | None = None
     conversation: str | None = None
     explain: bool = False
+    traceparent: bytes | None = None
 
     @property
     def begun(self) -> bool:

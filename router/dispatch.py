@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from weighbridge.commercial.errors import EgressClosed, UpstreamFailed, UpstreamRefused
 from weighbridge.commercial.gate import EgressGate
@@ -16,6 +17,7 @@ from weighbridge.masking.errors import MaskingRefused
 from weighbridge.masking.masker import Masker
 from weighbridge.observability.ledger import Ledger, LedgerUnavailable
 from weighbridge.observability.metrics import Metrics
+from weighbridge.observability.trace_context import read_traceparent
 from weighbridge.policies.store import PolicyStore
 from weighbridge.pool.pool import Pool
 from weighbridge.router.account import Account
@@ -24,6 +26,10 @@ from weighbridge.router.failover import Escalated
 from weighbridge.router.lifecycle import Lifecycle, Limits
 from weighbridge.router.roads import Roads
 from weighbridge.state.pins import ConversationPins
+
+if TYPE_CHECKING:
+    from weighbridge.observability.request_trace import RequestTrace
+    from weighbridge.observability.traces import Tracing
 
 log = logging.getLogger("weighbridge.router")
 
@@ -51,6 +57,7 @@ class Dispatch:
         commercial: CommercialSettings,
         pins: ConversationPins,
         switched_off: Callable[[], bool],
+        tracing: Tracing | None = None,
     ) -> None:
         self._roads = Roads(
             pool=pool,
@@ -67,6 +74,7 @@ class Dispatch:
         self._metrics = metrics
         self._clock = clock
         self._timeout_s = request_timeout_s
+        self._tracing = tracing
         self._under_way: dict[Account, Lifecycle] = {}
         self.closing = False
         """Set at shutdown: who is cancelled from then on was cut off by us, not by the caller."""
@@ -82,7 +90,8 @@ class Dispatch:
         Raises:
             ApiError: nothing was sent; `answer_headers` holds the headers to send with it.
         """
-        account = Account(request, ledger=self._ledger, clock=self._clock, on_done=self._done)
+        trace = self._trace_of(request)
+        account = Account(request, ledger=self._ledger, clock=self._clock, on_done=self._done, trace=trace)
         life = Lifecycle(
             request,
             sink,
@@ -99,6 +108,16 @@ class Dispatch:
             await life.run()
         except ClientGone:
             log.info("request %s: the caller left", request.request_id)
+        finally:
+            if trace is not None:
+                trace.end()
+
+    def _trace_of(self, request: Admitted) -> RequestTrace | None:
+        """Its spans, if it is sampled."""
+        if self._tracing is None:
+            return None
+        caller = read_traceparent(request.traceparent)
+        return self._tracing.begin(caller, model=request.model, at_ns=request.admitted_ns)
 
     async def note_progress(self) -> None:
         """Write a progress row for every answer under way, each second, until cancelled."""

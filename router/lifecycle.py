@@ -277,7 +277,13 @@ class Lifecycle:
         climb = None if going_on else self._climb
         sure = None if climb is None else climb.begin()
         call = EngineCall(
-            request.request_id, request.body, account.meter, decision.adapter, self._trail, sure
+            request.request_id,
+            request.body,
+            account.meter,
+            decision.adapter,
+            self._trail,
+            sure,
+            account.traceparent,
         )
         try:
             await self._take_answer(lease.engine, call, policy.local_limits, climb)
@@ -345,6 +351,8 @@ class Lifecycle:
         await self.account.intent_durable(required=True)
         granted = partial(self._enter, Phase.GRANTED)
         passage = await self._way_out.passage(self.account.attempts, reason, self._prompt_tokens, granted)
+        if self.account.trace is not None:
+            self.account.trace.inspected()
         await drained(self._cross(passage), decision.drain_s, self._delivery, self._nothing_to_drain)
 
     async def _cross(self, passage: Passage) -> None:

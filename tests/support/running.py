@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import yaml
+from opentelemetry.sdk.trace.export import SpanExporter
 
 from tests.support.fake_engine import FakeEngine, Script
 from tests.support.nurseries import load, shared_nursery
@@ -108,6 +109,7 @@ async def running_gateway(
     own_nursery: bool = False,
     nursery: DetectorNursery | None = None,
     blind: bool = False,
+    span_exporter: SpanExporter | None = None,
     **sections: Mapping[str, Any],
 ) -> AsyncIterator[Running]:
     """Start a gateway with `engines` and wait until every tier is ready, and masking where it is started.
@@ -121,6 +123,7 @@ async def running_gateway(
         own_nursery: load the detectors anew, as a gateway does, rather than share them with earlier ones.
         nursery: the test's own; the gateway does not close it.
         blind: do not wait for the detectors, which cannot be started.
+        span_exporter: takes the spans of traced requests.
         sections: further settings sections.
     """
     if engines is not None:
@@ -156,6 +159,7 @@ async def running_gateway(
             settings,
             engine_factory=factory or fleet.make,
             start_child=None if nursery is None else nursery.start_child,
+            span_exporter=span_exporter,
         )
         ready = asyncio.Event()
         server = make_server(

@@ -124,6 +124,7 @@ def world(tmp_path: Path, *, keyed: bool = False, peer: str = "127.0.0.1", **ove
         switch=EgressSwitch(state, settings.commercial.kill_switch_file, metrics),
         metrics=metrics,
         dispatch=None,  # type: ignore[arg-type]
+        tracing=None,
         clock=clock,
         ids=IdFactory(),
         underway=Underway(),
