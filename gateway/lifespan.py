@@ -39,6 +39,7 @@ async def running(parts: Parts, on_first_ready: Callable[[], None] = lambda: Non
         asyncio.create_task(parts.policies.watch(), name="policy-watch"),
         asyncio.create_task(parts.switch.watch(), name="egress-switch"),
         asyncio.create_task(parts.dispatch.note_progress(), name="progress"),
+        asyncio.create_task(parts.pool.mark_capacity(), name="capacity"),
         asyncio.create_task(loop_lag.watch(parts.clock, parts.metrics), name="loop-lag"),
     ]
     try:

@@ -123,7 +123,7 @@ def build_parts(
             max_egress=settings.policies.max_egress,
             poll_interval_s=settings.policies.poll_interval_s,
         )
-        pool = Pool(tiers, register=folder / ENGINES_FILE)
+        pool = Pool(tiers, register=folder / ENGINES_FILE, record=ledger.capacity)
         masker = Masker(settings.masking, clock, secrets=secrets, start_child=start_child)
         gate = EgressGate(
             settings.commercial,

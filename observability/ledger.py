@@ -14,7 +14,8 @@ from weighbridge.observability.ledger_inbox import Row, prepare
 from weighbridge.observability.ledger_limit import WaitLimit
 from weighbridge.observability.ledger_schema import migrations, recover
 from weighbridge.observability.ledger_writer import LedgerUnavailable, LedgerWriter
-from weighbridge.observability.records import Attempt, Completion, Egress, Intent, Progress
+from weighbridge.observability.pricing import Pricer, Pricing
+from weighbridge.observability.records import Attempt, Capacity, Completion, Egress, Intent, Progress
 from weighbridge.observability.spool_lock import SpoolBusy, SpoolLock
 from weighbridge.observability.sqlite_file import DatabaseUnusable, open_database, transaction
 
@@ -50,6 +51,7 @@ class Ledger:
         *,
         clock: Clock,
         chain_key: bytes,
+        pricer: Pricer | None = None,
         max_pending: int = 100_000,
         retry_s: float = 0.5,
         busy_s: float = 0.25,
@@ -60,22 +62,24 @@ class Ledger:
 
         Args:
             chain_key: signs the chain over the egress rows; see `egress_chain`.
+            pricer: gives attempts and answers their prices, in the ledger's thread; None leaves them unpriced.
             max_pending: rows kept in memory at most while the disk refuses them; then the oldest are dropped.
             retry_s: seconds between tries to write again while nothing new comes in.
             busy_s: seconds a commit of a healthy ledger waits for another process that holds the file.
             hang_s: seconds a future may stay open; then the disk is taken to hang.
-            metrics: counts rows at risk, rows dropped, and the requests recovered as `lost`.
+            metrics: counts rows at risk, dropped and unpriced, and the requests recovered as `lost`.
 
         Raises:
             SpoolBusy: another gateway has it open.
             DatabaseUnusable: it cannot be opened, is not a ledger, or is newer than this program.
         """
         lock = SpoolLock.take(path)
+        pricing = Pricing(pricer, metrics)
         try:
             conn = open_database(path, migrations(chain_key), synchronous="NORMAL")
             try:
                 with transaction(conn):
-                    recovered = recover(conn, clock.wall_ns())
+                    recovered = recover(conn, clock.wall_ns(), pricing)
                 prepare(conn)
                 _tell_head(conn)
             except sqlite3.Error as exc:
@@ -92,6 +96,7 @@ class Ledger:
         writer = LedgerWriter(
             conn,
             chain_key=chain_key,
+            pricing=pricing,
             max_pending=max_pending,
             retry_s=retry_s,
             busy_s=busy_s,
@@ -110,6 +115,10 @@ class Ledger:
     def attempt(self, row: Attempt) -> None:
         """Record one backend tried. The first row of a request and number counts. Nobody waits for it: it is written
         before the completion that comes after it."""
+        self._writer.put(row, None)
+
+    def capacity(self, row: Capacity) -> None:
+        """Note for how long a worker has been up. The last row of a period counts. Nobody waits for it."""
         self._writer.put(row, None)
 
     def completion(self, row: Completion) -> asyncio.Future[None]:

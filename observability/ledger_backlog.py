@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
-from weighbridge.observability.records import Attempt, Completion, Intent, Progress
+from weighbridge.observability.records import Attempt, Capacity, Completion, Intent, Progress
 
-UsageRow = Intent | Progress | Attempt | Completion
+UsageRow = Intent | Progress | Attempt | Completion | Capacity
 Key = tuple[type, str, int]
+
+NOTES = (Progress, Capacity)
+"""Rows of which the last one of a key counts. They are no records of their own: the next one tells as much and more."""
 
 
 def key_of(row: UsageRow) -> Key:
     """What makes a row one row: the same key twice is the same record."""
+    if isinstance(row, Capacity):
+        return (Capacity, f"{row.road}/{row.worker}", row.from_ns)
     return (type(row), row.request_id, row.n if type(row) is Attempt else 0)
 
 
@@ -36,16 +41,19 @@ class Backlog:
         return self._rows.get(key)
 
     def add(self, rows: Mapping[Key, UsageRow]) -> tuple[int, int]:
-        """Keep `rows`; the first of a key stays, but for progress, where the last one counts.
+        """Keep `rows`; the first of a key stays, but for notes, where the last one counts.
 
-        Returns how many records are newly at risk and how many were dropped to stay within the limit; progress
-        is no record of its own and counts in neither.
+        Returns how many records are newly at risk and how many were dropped to stay within the limit; notes count in
+        neither.
         """
         at_risk = 0
         for key, row in rows.items():
             if type(row) is Progress:
                 if (Completion, row.request_id, 0) not in self._rows:
                     self._rows[key] = row
+                continue
+            if type(row) is Capacity:
+                self._rows[key] = row
                 continue
             if key in self._rows:
                 continue
@@ -57,7 +65,7 @@ class Backlog:
         while len(self._rows) > self._limit:
             oldest = next(iter(self._rows))
             del self._rows[oldest]
-            dropped += oldest[0] is not Progress
+            dropped += oldest[0] not in NOTES
         return at_risk, dropped
 
     def discard(self, keys: Iterable[Key]) -> None:

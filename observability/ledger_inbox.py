@@ -17,29 +17,43 @@ from typing import Final
 
 import msgspec
 
+from weighbridge.observability import ledger_rollups
 from weighbridge.observability.egress_chain import ChainedEgress
-from weighbridge.observability.records import Attempt, Completion, Egress, Intent, Progress
+from weighbridge.observability.pricing import Priced
+from weighbridge.observability.records import Attempt, Capacity, Completion, Egress, Intent, Progress
 
-Row = Intent | Progress | Attempt | Completion | Egress
+Row = Intent | Progress | Attempt | Completion | Egress | Capacity
 """What is handed over."""
-Stored = Intent | Progress | Attempt | Completion | ChainedEgress
+Stored = Intent | Progress | Attempt | Completion | ChainedEgress | Capacity
 """What the tables take."""
+Price = int | Priced | None
+"""An attempt's cost in 1e-9 of the currency, or what a completion's price stands on."""
 
 _RENAMED: Final[dict[tuple[type[msgspec.Struct], str], str]] = {(Intent, "road"): "road_decided"}
 """Fields whose column has another name; a completion has a `road` too."""
 
 
+_PRICES: Final[dict[type[msgspec.Struct], dict[str, str]]] = {
+    Attempt: {"cost_nano": "NEW.price"},
+    Completion: {
+        field.name: f"json_extract(NEW.price, '$.{field.name}')" for field in msgspec.structs.fields(Priced)
+    },
+}
+"""Columns that a row's price fills."""
+
+
 def _insert(kind: type[msgspec.Struct], table: str) -> str:
     names = [field.name for field in msgspec.structs.fields(kind)]
-    columns = ", ".join(_RENAMED.get((kind, name), name) for name in names)
-    values = ", ".join(f"json_extract(NEW.doc, '$.{name}')" for name in names)
+    prices = _PRICES.get(kind, {})
+    columns = ", ".join([*(_RENAMED.get((kind, name), name) for name in names), *prices])
+    values = ", ".join([*(f"json_extract(NEW.doc, '$.{name}')" for name in names), *prices.values()])
     return f"INSERT INTO {table} ({columns}) SELECT {values} WHERE true"
 
 
 def _upsert(kind: type[msgspec.Struct], *, unless: str) -> str:
     """Insert the request, or fill in this part of it unless the column `unless` says it is there already."""
     names = [field.name for field in msgspec.structs.fields(kind)][1:]
-    columns = [_RENAMED.get((kind, name), name) for name in names]
+    columns = [*(_RENAMED.get((kind, name), name) for name in names), *_PRICES.get(kind, ())]
     return (
         f"{_insert(kind, 'requests')} ON CONFLICT (request_id) DO UPDATE SET "
         f"{', '.join(f'{column} = excluded.{column}' for column in columns)} WHERE requests.{unless} IS NULL"
@@ -52,7 +66,10 @@ _KINDS: Final[dict[type[msgspec.Struct], int]] = {
     Attempt: 3,
     Completion: 4,
     ChainedEgress: 5,
+    Capacity: 6,
 }
+_ROLL: Final = 7
+"""Comes last in every group: what the rows before it have ended goes into the sums."""
 
 _ID: Final = "request_id = json_extract(NEW.doc, '$.request_id')"
 
@@ -70,20 +87,30 @@ _LATE_ATTEMPT: Final = (
     "WHERE a.request_id = requests.request_id AND a.n = json_extract(NEW.doc, '$.n'))"
 )
 
+_LATE_INTENT: Final = "outcome IS NOT NULL AND admitted_ns IS NULL"
+
+
+def _change(which: str) -> str:
+    """A part that comes after the end, for a broken disk, makes it a record to be sent and summed up again."""
+    return f"{ledger_rollups.take_out(f'{_ID} AND {which}')}; {_number(which)}"
+
+
 _ACTIONS: Final[dict[type[msgspec.Struct], str]] = {
-    # A part that comes after the end, for a broken disk, makes it a record to be sent again.
-    Intent: f"{_number('outcome IS NOT NULL AND admitted_ns IS NULL')}; {_upsert(Intent, unless='admitted_ns')}",
+    Intent: f"{_change(_LATE_INTENT)}; {_upsert(Intent, unless='admitted_ns')}",
     Progress: "UPDATE requests SET prompt_tokens = json_extract(NEW.doc, '$.prompt_tokens'), "
     "completion_tokens = json_extract(NEW.doc, '$.completion_tokens') "
     "WHERE request_id = json_extract(NEW.doc, '$.request_id') AND outcome IS NULL",
-    Attempt: f"{_number(_LATE_ATTEMPT)}; {_insert(Attempt, 'attempts')} ON CONFLICT (request_id, n) DO NOTHING",
+    Attempt: f"{_change(_LATE_ATTEMPT)}; {_insert(Attempt, 'attempts')} ON CONFLICT (request_id, n) DO NOTHING",
     Completion: f"{_upsert(Completion, unless='outcome')}; {_number('outcome IS NOT NULL AND seq IS NULL')}",
     # No conflict clause: an id that is already there is refused, and then nothing leaves under it.
     ChainedEgress: _insert(ChainedEgress, "egress"),
+    Capacity: f"{_insert(Capacity, 'capacity')} ON CONFLICT (road, worker, from_ns) "
+    "DO UPDATE SET to_ns = max(to_ns, excluded.to_ns)",
 }
 
 _PUT: Final = (
-    "INSERT INTO inbox SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)"
+    "INSERT INTO inbox SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]') "
+    "FROM json_each(?)"
 )
 
 _encode = msgspec.json.Encoder().encode
@@ -91,19 +118,25 @@ _encode = msgspec.json.Encoder().encode
 
 def prepare(conn: sqlite3.Connection) -> None:
     """Give `conn` its inbox. It is temporary: the connection's own, no part of the file."""
-    conn.execute("CREATE TEMP VIEW inbox AS SELECT 0 AS kind, '' AS doc")
+    conn.execute("CREATE TEMP VIEW inbox AS SELECT 0 AS kind, '' AS doc, NULL AS price")
     for kind, action in _ACTIONS.items():
-        conn.execute(
-            f"CREATE TEMP TRIGGER inbox_{kind.__name__} INSTEAD OF INSERT ON inbox "
-            f"WHEN NEW.kind = {_KINDS[kind]} BEGIN {action}; END"
-        )
+        _trigger(conn, kind.__name__, f"NEW.kind = {_KINDS[kind]}", action)
+    _trigger(conn, "roll", f"NEW.kind = {_ROLL} AND {ledger_rollups.ANY}", "; ".join(ledger_rollups.ROLL))
 
 
-def put(conn: sqlite3.Connection, rows: Iterable[Stored]) -> None:
-    """Write `rows` in their order, all or none; a transaction of its own unless one is open.
+def _trigger(conn: sqlite3.Connection, name: str, when: str, action: str) -> None:
+    conn.execute(
+        f"CREATE TEMP TRIGGER inbox_{name} INSTEAD OF INSERT ON inbox WHEN {when} BEGIN {action}; END"
+    )
+
+
+def put(conn: sqlite3.Connection, rows: Iterable[tuple[Stored, Price]]) -> None:
+    """Write rows with their prices in their order, all or none; a transaction of its own unless one is open.
 
     Raises:
         sqlite3.OperationalError, sqlite3.DatabaseError: the file cannot be written.
         sqlite3.IntegrityError, UnicodeEncodeError: a row that no table can hold.
     """
-    conn.execute(_PUT, (_encode([(_KINDS[type(row)], row) for row in rows]).decode(),))
+    group: list[tuple[int, Stored | None, Price]] = [(_KINDS[type(row)], row, price) for row, price in rows]
+    group.append((_ROLL, None, None))
+    conn.execute(_PUT, (_encode(group).decode(),))

@@ -5,9 +5,12 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
+from weighbridge.observability import ledger_rollups
 from weighbridge.observability.egress_chain import adopt
+from weighbridge.observability.pricing import Pricing
+from weighbridge.observability.records import Completion
 from weighbridge.observability.sqlite_file import Statement
 
 _TABLES: Final = (
@@ -66,6 +69,31 @@ _SHIPPING: Final = (
     "INSERT INTO shipping SELECT 1, coalesce(max(seq), 0), 0 FROM requests",
 )
 
+# What a record costs. Rows of an older program stay without: what they cost then is not known now.
+_MONEY: Final = (
+    *(
+        f"ALTER TABLE requests ADD COLUMN {column}"
+        for column in (
+            "tpot_ms REAL",
+            "currency TEXT",
+            "price_version TEXT",
+            "worker_us INTEGER",
+            "cost_nano INTEGER",
+            "counterfactual_nano INTEGER",
+        )
+    ),
+    *(
+        f"ALTER TABLE attempts ADD COLUMN {column}"
+        for column in ("backend TEXT", "model TEXT", "worker_us INTEGER", "cost_nano INTEGER")
+    ),
+    """CREATE TABLE capacity (
+        road TEXT NOT NULL, worker TEXT NOT NULL, from_ns INTEGER NOT NULL, to_ns INTEGER NOT NULL,
+        slots INTEGER NOT NULL, PRIMARY KEY (road, worker, from_ns)
+    ) WITHOUT ROWID""",
+    *ledger_rollups.CREATE,
+    *ledger_rollups.FILL,
+)
+
 VERSION: Final = 3
 """`PRAGMA user_version` of a file that is up to date."""
 
@@ -81,7 +109,7 @@ def migrations(chain_key: bytes) -> tuple[tuple[Statement, ...], ...]:
             "DROP TABLE egress_before",
             "CREATE INDEX egress_by_request ON egress (request_id, attempt)",
         ),
-        _SHIPPING,
+        (*_SHIPPING, *_MONEY),
     )
 
 
@@ -107,26 +135,50 @@ UPDATE requests SET
             road_decided, ''
         ) END
 WHERE outcome IS NULL
-RETURNING road
+RETURNING request_id, admitted_ns, road, attempts, prompt_tokens, completion_tokens
 """
 
-_NUMBER_THE_LOST = (
-    """UPDATE requests SET seq = numbered.seq FROM (
-        SELECT request_id, (SELECT taken FROM shipping) + row_number() OVER (ORDER BY request_id) AS seq
-        FROM requests WHERE outcome = 'lost' AND seq IS NULL
-    ) AS numbered WHERE numbered.request_id = requests.request_id""",
-    "UPDATE shipping SET taken = max(taken, (SELECT coalesce(max(seq), 0) FROM requests))",
-)
 
-
-def recover(conn: sqlite3.Connection, now_ns: int) -> Counter[str]:
+def recover(conn: sqlite3.Connection, now_ns: int, pricing: Pricing) -> Counter[str]:
     """Close every request a dead gateway left open as `lost`, with the tokens of its last progress row.
 
-    Times that nobody knows (queue, first byte, total) stay NULL; `ended_ns` is `now_ns`, the recovery.
+    Times that nobody knows (queue, first byte, total) stay NULL; `ended_ns` is `now_ns`, the recovery. The attempts
+    that have rows keep their cost, and nothing was saved by an answer that nobody knows to have arrived.
     Returns how many there were by road; "" is one that nobody knows.
     """
-    lost = Counter(road for (road,) in conn.execute(_RECOVER, (now_ns,)))
+    lost = sorted(conn.execute(_RECOVER, (now_ns,)).fetchall())
     if lost:
-        for statement in _NUMBER_THE_LOST:
-            conn.execute(statement)
-    return lost
+        (taken,) = conn.execute("SELECT taken FROM shipping").fetchone()
+        conn.executemany(
+            _CLOSE, [(taken + n, *_price(row, now_ns, pricing)) for n, row in enumerate(lost, 1)]
+        )
+        conn.execute("UPDATE shipping SET taken = ?", (taken + len(lost),))
+        ledger_rollups.roll(conn)
+    return Counter(row[2] for row in lost)
+
+
+_CLOSE: Final = """UPDATE requests SET seq = ?, currency = ?, price_version = ?, counterfactual_nano = ?
+WHERE request_id = ?"""
+
+
+def _price(
+    row: tuple[Any, ...], now_ns: int, pricing: Pricing
+) -> tuple[str | None, str | None, int | None, str]:
+    request_id, admitted_ns, road, attempts, prompt, completion = row
+    ended = Completion(
+        request_id=request_id,
+        ended_ns=now_ns,
+        outcome="lost",
+        status=0,
+        road=road,
+        attempts=attempts,
+        prompt_tokens=prompt,
+        cached_tokens=0,
+        completion_tokens=completion,
+        tokens_exact=False,
+        queue_ms=0.0,
+        ttft_ms=None,
+        total_ms=0.0,
+    )
+    priced = pricing.completion(ended, now_ns if admitted_ns is None else admitted_ns)
+    return priced.currency, priced.price_version, None if priced.currency is None else 0, request_id

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from weighbridge.observability import ledger_inbox
 from weighbridge.observability.egress_chain import Tip, read_tip, seal
-from weighbridge.observability.ledger_backlog import Backlog, Key, UsageRow, key_of
-from weighbridge.observability.ledger_inbox import Row, Stored
+from weighbridge.observability.ledger_backlog import NOTES, Backlog, Key, UsageRow, key_of
+from weighbridge.observability.ledger_inbox import Price, Row, Stored
 from weighbridge.observability.ledger_schema import PROBE
 from weighbridge.observability.ledger_stall import Stall
-from weighbridge.observability.records import Egress, Intent, Progress
+from weighbridge.observability.pricing import Pricing, admitted_ns
+from weighbridge.observability.records import Attempt, Completion, Egress, Intent
 from weighbridge.observability.sqlite_file import transaction
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class LedgerWriter:
     Args:
         conn: an open connection; the writer closes it.
         chain_key: signs the chain over the egress rows.
+        pricing: what attempts and answers cost.
         max_pending: rows held at most in the queue, and again in the backlog.
         retry_s: seconds between tries while the disk refuses and nothing new comes in.
         busy_s: seconds a commit waits for another process that holds the file; none while the disk refuses.
@@ -62,6 +64,7 @@ class LedgerWriter:
         conn: sqlite3.Connection,
         *,
         chain_key: bytes,
+        pricing: Pricing,
         max_pending: int,
         retry_s: float,
         busy_s: float,
@@ -69,6 +72,7 @@ class LedgerWriter:
     ) -> None:
         self._conn = conn
         self._chain_key = chain_key
+        self._pricing = pricing
         self._tip: Tip | None = None
         self._max_pending = max_pending
         self._retry_s = retry_s
@@ -92,7 +96,7 @@ class LedgerWriter:
     def put(self, row: Row, future: asyncio.Future[None] | None) -> None:
         """Hand a row over. Never blocks. `future` belongs to the calling loop and tells when it is durable."""
         if self._closing:
-            self._count_dropped(type(row) is not Progress and type(row) is not Egress)
+            self._count_dropped(_is_record(row))
             _settle((), (future,) if future else (), "the ledger is closed")
             return
         if self._queue.qsize() >= self._max_pending:
@@ -139,7 +143,7 @@ class LedgerWriter:
             oldest = self._queue.get_nowait()
             if oldest is not None:
                 row, future = oldest
-                self._count_dropped(type(row) is not Progress and type(row) is not Egress)
+                self._count_dropped(_is_record(row))
                 _wake((), (future,) if future else (), "the ledger's queue is full")
 
     # ---- the thread ----
@@ -193,7 +197,7 @@ class LedgerWriter:
             return
         self._backlog.discard(rows)
         self._mark_healthy()
-        self._count_dropped(sum(type(row) not in (Egress, Progress) for row in refused))
+        self._count_dropped(sum(map(_is_record, refused)))
         bad = set(map(id, refused))
         good = [f for row, f in ops if f and id(row) not in bad] if bad else [f for _, f in ops if f]
         _wake(good, [f for row, f in ops if f and id(row) in bad], "the ledger cannot hold this row")
@@ -214,7 +218,7 @@ class LedgerWriter:
                     rows[key] = intent
                 continue
             key = key_of(row)
-            if type(row) is Progress:
+            if type(row) in NOTES:
                 rows[key] = row
             elif key not in rows:
                 rows[key] = (self._backlog.get(key) or row) if waiting else row
@@ -256,13 +260,17 @@ class LedgerWriter:
 
     def _put(self, rows: Sequence[Row], tip: Tip | None) -> Tip | None:
         """Write `rows`, the egress rows tied to the chain that ends in `tip`; returns where it ends then."""
-        stored: list[Stored] = []
+        stored: list[tuple[Stored, Price]] = []
         for row in rows:
             if isinstance(row, Egress):
                 chained, tip = seal(row, tip or read_tip(self._conn), self._chain_key)
-                stored.append(chained)
+                stored.append((chained, None))
+            elif type(row) is Attempt:
+                stored.append((row, self._pricing.attempt(row)))
+            elif type(row) is Completion:
+                stored.append((row, self._pricing.completion(row, admitted_ns(row))))
             else:
-                stored.append(row)
+                stored.append((row, None))
         ledger_inbox.put(self._conn, stored)
         return tip
 
@@ -315,6 +323,11 @@ class LedgerWriter:
         self._takes_rows = False
         with contextlib.suppress(sqlite3.Error):
             self._conn.close()
+
+
+def _is_record(row: Row) -> bool:
+    """Whether a usage record is lost with `row`."""
+    return type(row) is not Egress and type(row) not in NOTES
 
 
 def _disk(exc: Exception) -> bool:

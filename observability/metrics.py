@@ -164,6 +164,9 @@ class Metrics(PoolMetrics):
         self.records_dropped_total = add(
             "records_dropped_total", "Usage records lost for good; anything but 0 is an incident.", Counter()
         )
+        self.records_unpriced_total = add(
+            "records_unpriced_total", "Rows stored without a price because the price book failed.", Counter()
+        )
         self.slow_reader_aborts_total = add(
             "slow_reader_aborts_total", "Answers given up because the caller did not read.", Counter()
         )

@@ -61,6 +61,13 @@ class Attempt(msgspec.Struct, frozen=True):
     completion_tokens: int = 0
     queue_ms: float = 0.0
     egress_id: str = ""
+    backend: str = ""
+    """Which worker of the tier, or which commercial endpoint; empty while none was asked."""
+    model: str = ""
+    """The model that was asked there, by the name it was asked by."""
+    worker_us: int = 0
+    """What a local attempt had of its worker: microseconds it held a slot, divided by the worker's slots and rounded,
+    halves to the even number. 0 for a commercial one."""
 
 
 class Completion(msgspec.Struct, frozen=True):
@@ -83,6 +90,22 @@ class Completion(msgspec.Struct, frozen=True):
     """Admission to the first content byte; None when there was none."""
     total_ms: float
     error_code: str = ""
+    tpot_ms: float | None = None
+    """Milliseconds for each token after the first, from the first to the last event of a stream; None for fewer than
+    two tokens and for an answer that was not streamed."""
+
+
+class Capacity(msgspec.Struct, frozen=True):
+    """A period in which a worker of a tier was up. Written again as it goes on; the last one counts.
+
+    `to_ns` is `from_ns` and the time that has passed since, whatever was done to the machine's clock meanwhile.
+    """
+
+    road: str
+    worker: str
+    from_ns: int
+    to_ns: int
+    slots: int
 
 
 class Egress(msgspec.Struct, frozen=True):

@@ -78,11 +78,13 @@ class RequestTrace:
         span.set_attributes(
             {
                 **_CHAT,
-                "gen_ai.request.model": row.road,
+                "gen_ai.request.model": row.model or row.road,
                 "gen_ai.usage.input_tokens": row.prompt_tokens,
                 "gen_ai.usage.output_tokens": row.completion_tokens,
                 "gen_ai.usage.cache_read.input_tokens": row.cached_tokens,
                 "weighbridge.attempt": row.n,
+                "weighbridge.road": row.road,
+                "weighbridge.backend": row.backend,
                 "weighbridge.outcome": row.outcome,
                 **({"weighbridge.egress.id": row.egress_id} if row.egress_id else {}),
             }

@@ -7,6 +7,7 @@ from typing import Final
 from weighbridge.config.usage import TokenMeter
 from weighbridge.pool.engine import Engine
 from weighbridge.pool.slot_lock import Slot
+from weighbridge.pool.uptime import Uptime
 
 
 class SlotLease:
@@ -16,12 +17,19 @@ class SlotLease:
         engine: the engine of the slot's worker, as it was when the slot was granted.
         answer_tokens: tokens the answer was expected to take.
         prompt_bytes: bytes of the request's body that become prompt, about.
+        uptime: the worker's present period of being up.
     """
 
-    __slots__ = ("_answer_tokens", "_slot", "engine", "prompt_bytes")
+    __slots__ = ("_answer_tokens", "_since", "_slot", "_uptime", "engine", "prompt_bytes", "worker_us")
 
-    def __init__(self, slot: Slot, engine: Engine, answer_tokens: int = 0, prompt_bytes: int = 0) -> None:
+    def __init__(
+        self, slot: Slot, engine: Engine, uptime: Uptime, answer_tokens: int = 0, prompt_bytes: int = 0
+    ) -> None:
         self._slot = slot
+        self._uptime: Uptime | None = uptime
+        self._since = uptime.lend()
+        self.worker_us = 0
+        """What it had of its worker, once it was given back: microseconds, divided by the worker's slots."""
         self._answer_tokens = answer_tokens
         self.engine: Final = engine
         self.prompt_bytes: Final = prompt_bytes
@@ -38,4 +46,7 @@ class SlotLease:
 
     def release(self) -> None:
         """Give the slot back. Does not wait and may be called again."""
+        uptime, self._uptime = self._uptime, None
+        if uptime is not None:
+            self.worker_us = uptime.take_back(self._since)
         self._slot.release()

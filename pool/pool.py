@@ -10,9 +10,13 @@ from typing import Any
 
 from weighbridge.pool.processes import EngineRegister, ProcessId
 from weighbridge.pool.tier import Tier
+from weighbridge.pool.uptime import Record
 from weighbridge.pool.worker import SERVING, Worker, WorkerState
 
 log = logging.getLogger("weighbridge.pool")
+
+MARK_S = 10.0
+"""Seconds between two records of how long a worker has been up: so much a killed gateway leaves out at most."""
 
 
 class Pool:
@@ -21,9 +25,12 @@ class Pool:
     Args:
         tiers: in the order they are loaded.
         register: file that names the engines' processes, so that the next start ends what a crash left over.
+        record: takes the periods in which workers are up.
     """
 
-    def __init__(self, tiers: Iterable[Tier], *, register: Path | None = None) -> None:
+    def __init__(
+        self, tiers: Iterable[Tier], *, register: Path | None = None, record: Record = lambda _: None
+    ) -> None:
         self._tiers: dict[str, Tier] = {tier.road: tier for tier in tiers}
         self._register = None if register is None else EngineRegister(register)
         self._lives: list[asyncio.Task[None]] = []
@@ -31,6 +38,7 @@ class Pool:
         self._changed = asyncio.Event()
         for tier in self._tiers.values():
             tier.on_change = self._note
+            tier.on_capacity = record
 
     def tier(self, road: str) -> Tier | None:
         return self._tiers.get(road)
@@ -78,6 +86,13 @@ class Pool:
         faults = [worker.fault for tier in self._tiers.values() for worker in tier.workers]
         if faults and faults[0] is not None and None not in faults:
             raise faults[0]
+
+    async def mark_capacity(self) -> None:
+        """Record every `MARK_S` seconds until when the workers have been up, until cancelled."""
+        while True:
+            await asyncio.sleep(MARK_S)
+            for tier in self._tiers.values():
+                tier.mark_capacity()
 
     async def close(self, grace_s: float) -> None:
         """Close every tier at once; what is in flight is aborted. Idempotent.

@@ -21,6 +21,7 @@ from weighbridge.pool.expectation import Expectation
 from weighbridge.pool.lease import SlotLease
 from weighbridge.pool.queue_lock import LocalSlot, QueueLock
 from weighbridge.pool.slot_lock import Ask, NoFreeSlot, QueueClosed, QueueFull, QueueLockTimeout, WaitTooLong
+from weighbridge.pool.uptime import Record, Uptime
 from weighbridge.pool.worker import SERVING, TierNotReady, Worker, WorkerState
 
 log = logging.getLogger("weighbridge.pool")
@@ -43,6 +44,9 @@ _NEAREST: Final = (
     WorkerState.CLOSED,
 )
 """A tier is in the state of the worker that is nearest to serving."""
+
+_GONE: Final = frozenset({WorkerState.DEAD, WorkerState.FAILED, WorkerState.CLOSED})
+"""States that end a worker's period of being up."""
 
 
 def model_name(settings: TierSettings) -> str:
@@ -90,6 +94,12 @@ class Tier:
         self._metrics = metrics
         self.on_change: Callable[[Worker], None] = lambda _: None
         """Called after every change of a worker's state; the pool sets it."""
+        self.on_capacity: Record = lambda _: None
+        """Takes the periods in which workers are up; the pool sets it."""
+        self._up: dict[str, Uptime] = {}
+        """The present period of each worker that is up, by its name."""
+        self._ending: list[Uptime] = []
+        """Periods of workers that are gone while some of their slots are not back."""
         metrics.slots_in_use.labels(road).follow(lambda: self.lock.in_use)
         metrics.slots_total.labels(road).follow(lambda: self.lock.slots)
         metrics.waiting.labels(road).follow(lambda: self.lock.waiting)
@@ -148,7 +158,7 @@ class Tier:
             slot = await self._acquire(ask)
             worker = self._by_name[slot.place]
             if worker.serving:
-                return SlotLease(slot, worker.engine, answer, read)
+                return SlotLease(slot, worker.engine, self._up[slot.place], answer, read)
             # It has died and nobody had noticed: looking at it has closed its place.
             slot.release()
 
@@ -197,6 +207,12 @@ class Tier:
             if tokens >= self.max_model_len:
                 raise ContextLengthExceeded(tokens, self.max_model_len)
             return
+
+    def mark_capacity(self) -> None:
+        """Record until when its workers have been up."""
+        self._ending = [uptime for uptime in self._ending if not uptime.closed]
+        for uptime in (*self._up.values(), *self._ending):
+            uptime.mark()
 
     async def close(self, grace_s: float) -> None:
         """Turn away who waits and end the engines; see `Worker.close`."""
@@ -262,7 +278,9 @@ class Tier:
         if worker.state is WorkerState.READY:
             self.lock.avoid(worker.name, False)
             if not self.lock.is_open(worker.name):
-                self.lock.open(worker.name, self._settings.slot_count, self._kv_budget(worker.engine))
+                slots = self._settings.slot_count
+                self._up[worker.name] = Uptime(self.road, worker.name, slots, self._clock, self.on_capacity)
+                self.lock.open(worker.name, slots, self._kv_budget(worker.engine))
         elif worker.state is WorkerState.SUSPECT:
             self.lock.avoid(worker.name, True)
         elif worker.state in (WorkerState.DEAD, WorkerState.FAILED):
@@ -271,6 +289,10 @@ class Tier:
                 self.lock.close()
         elif worker.state is WorkerState.STARTING and worker.restarts:
             self._metrics.worker_restarts_total.labels(self.road, worker.name).inc()
+        if worker.state in _GONE and (uptime := self._up.pop(worker.name, None)) is not None:
+            uptime.end()
+            if not uptime.closed:
+                self._ending.append(uptime)
         self._most_reserved = self._half_a_worker()
         self._metrics.worker_is(self.road, worker.name, str(worker.state))
         self._ready.set(1.0 if self.lock.slots else 0.0)

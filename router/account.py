@@ -51,6 +51,14 @@ class Account:
         self._trail: Trail | None = None
         self.queue_ms = 0.0
         self.ttft_ms: float | None = None
+        self.first_event: float | None = None
+        self.last_event = 0.0
+        """When the first and the last event of a streamed answer came, in monotonic seconds."""
+        self.backend = ""
+        self.model = ""
+        """Who was asked in the present attempt, and for which model; empty before anybody was."""
+        self.worker_us = 0
+        """What the present attempt had of its worker, once its slot is back."""
         self.total_ms = 0.0
         self.outcome: Outcome = "error"
         self.status = 0
@@ -120,6 +128,12 @@ class Account:
         self._queued_before = self.queue_ms
         if self.trace is not None:
             self.trace.attempt_begins(road, self._started_ns)
+        self.backend = self.model = ""
+        self.worker_us = 0
+
+    def asks(self, backend: str, model: str) -> None:
+        """The attempt asks this worker or endpoint, for this model."""
+        self.backend, self.model = backend, model
 
     def tried(self, outcome: str, egress_id: str) -> None:
         """The attempt has ended: write its row."""
@@ -136,6 +150,9 @@ class Account:
             completion_tokens=self.meter.completion,
             queue_ms=self.queue_ms - self._queued_before,
             egress_id=egress_id,
+            backend=self.backend,
+            model=self.model,
+            worker_us=self.worker_us,
         )
         self._ledger.attempt(row)
         if self.trace is not None:
@@ -172,6 +189,7 @@ class Account:
                 ttft_ms=self.ttft_ms,
                 total_ms=self.total_ms,
                 error_code=self.error_code,
+                tpot_ms=self._tpot_ms(usage.completion),
             )
             self._completion = self._ledger.completion(row)
             if self.trace is not None:
@@ -219,6 +237,11 @@ class Account:
     def elapsed_ms(self) -> float:
         """Milliseconds since admission."""
         return (self._clock.monotonic() - self.request.admitted_at) * 1000
+
+    def _tpot_ms(self, tokens: int) -> float | None:
+        if self.first_event is None or tokens < 2:
+            return None
+        return (self.last_event - self.first_event) * 1000 / (tokens - 1)
 
     # ---- what the caller is told of it ----
 

@@ -270,6 +270,7 @@ class Lifecycle:
                 raise
         lease = self._lease = await self._take_slot(road, decision, wait, going_on)
         self._engine, self._worker = lease.engine, lease.worker
+        account.asks(lease.worker, decision.adapter or tier.model)
         self._drop_mask()
         if not going_on:
             self._enter(Phase.GRANTED)
@@ -351,6 +352,7 @@ class Lifecycle:
         await self.account.intent_durable(required=True)
         granted = partial(self._enter, Phase.GRANTED)
         passage = await self._way_out.passage(self.account.attempts, reason, self._prompt_tokens, granted)
+        self.account.asks(passage.endpoint, passage.model)
         if self.account.trace is not None:
             self.account.trace.inspected()
         await drained(self._cross(passage), decision.drain_s, self._delivery, self._nothing_to_drain)
@@ -375,7 +377,9 @@ class Lifecycle:
         """Pass events on. What comes before the first content is held, so that it can still be dropped."""
         held, held_bytes = list[bytes](), 0
         silence = silence or Silence(0, 0)
+        account, now = self.account, self._clock.monotonic
         async for event in events:
+            account.last_event = now()
             out = event
             silence.events += 1
             if self.phase is Phase.GRANTED:
@@ -387,11 +391,12 @@ class Lifecycle:
                     continue
                 silence.away = True
                 await self._commit()
+                account.first_event = account.last_event
                 out = b"".join(held)
             silence.begun = silence.away = True
             await self._delivery.write(out)
             silence.away = False
-            if self.account.unreported >= PROGRESS_TOKENS:
+            if account.unreported >= PROGRESS_TOKENS:
                 self.note_progress()
         if self.phase is Phase.GRANTED:
             raise EmptyAnswer
@@ -434,6 +439,7 @@ class Lifecycle:
         lease, self._lease = self._lease, None
         if lease is not None:
             lease.release()
+            self.account.worker_us = lease.worker_us
 
     def _drop_mask(self) -> None:
         if self._way_out is not None:

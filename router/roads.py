@@ -82,9 +82,15 @@ class Weighed:
 
 
 class Passage:
-    """One way through the gate: a sealed request, and its answer with the placeholders restored."""
+    """One way through the gate: a sealed request, and its answer with the placeholders restored.
 
-    def __init__(self, gate: EgressGate, masked: MaskedRequest, context: EgressContext) -> None:
+    Args:
+        model: the endpoint's model, as it is asked for there.
+    """
+
+    def __init__(self, gate: EgressGate, masked: MaskedRequest, context: EgressContext, model: str) -> None:
+        self.endpoint = context.endpoint
+        self.model = model
         self._gate = gate
         self._masked = masked
         self._context = context
@@ -292,7 +298,7 @@ class Roads:
             limits=policy.exchange_limits,
             is_open=is_open,
         )
-        return Passage(self._gate, masked, context)
+        return Passage(self._gate, masked, context, model)
 
 
 def _cache_key(request: Admitted) -> str:

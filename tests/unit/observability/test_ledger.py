@@ -22,11 +22,11 @@ async def test_a_request_becomes_one_row_with_every_value(ledger: Ledger, spool:
     assert row["outcome"] is None
     assert row["road_decided"] == "local-8b"
     ledger.progress(rows.progress(completion=64))
-    ledger.attempt(rows.attempt(road="local-70b"))
+    ledger.attempt(rows.attempt(road="local-70b", backend="1", model="a-model", worker_us=750))
     await ledger.intent(rows.intent("after"))
     row = rows.requests(spool)["r1"]
     assert (row["prompt_tokens"], row["completion_tokens"]) == (10, 64)
-    await ledger.completion(rows.completion(road="local-70b", ttft_ms=None, error_code="x"))
+    await ledger.completion(rows.completion(road="local-70b", ttft_ms=None, tpot_ms=12.5, error_code="x"))
     row = rows.requests(spool)["r1"]
     assert row == {
         "request_id": "r1",
@@ -55,6 +55,12 @@ async def test_a_request_becomes_one_row_with_every_value(ledger: Ledger, spool:
         "total_ms": 900.125,
         "error_code": "x",
         "seq": 1,
+        "tpot_ms": 12.5,
+        "currency": None,
+        "price_version": None,
+        "worker_us": 750,
+        "cost_nano": None,
+        "counterfactual_nano": None,
     }
     assert rows.attempts(spool, "r1") == [
         {
@@ -69,6 +75,10 @@ async def test_a_request_becomes_one_row_with_every_value(ledger: Ledger, spool:
             "completion_tokens": 20,
             "queue_ms": 1.5,
             "egress_id": "",
+            "backend": "1",
+            "model": "a-model",
+            "worker_us": 750,
+            "cost_nano": None,
         }
     ]
     assert rows.attempts(spool, "r2") == []

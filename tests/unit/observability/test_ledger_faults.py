@@ -107,7 +107,7 @@ async def test_an_egress_takes_its_waiting_intent_along(
     monkeypatch.setattr(ledger_inbox, "put", seen)
     await ledger.record_egress(rows.egress("e1", "r1"))
     # One commit: a kill right after it must not leave an egress row without its request.
-    first, second = commits[0]
+    (first, _), (second, _) = commits[0]
     assert first == rows.intent("r1")
     assert (type(second), second.egress_id) == (ChainedEgress, "e1")
 

@@ -107,7 +107,7 @@ def test_in_any_order_a_number_is_used_once_and_the_latest_covers_the_latest_par
         expected: dict[str, int] = {}
         count = 0
         for name, kind in parts:
-            ledger_inbox.put(conn, [make[kind](name)])
+            ledger_inbox.put(conn, [(make[kind](name), None)])
             news = kind not in seen[name]
             seen[name].setdefault(kind, make[kind](name))
             if news and Completion in seen[name]:

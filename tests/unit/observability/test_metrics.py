@@ -85,7 +85,12 @@ def test_every_closed_set_is_there_from_the_start() -> None:
         ):
             for one in values:
                 assert shown[(f"weighbridge_{name}", frozenset({("tier", tier), (label, one)}))] == 0
-    for name in ("records_at_risk_total", "records_dropped_total", "slow_reader_aborts_total"):
+    for name in (
+        "records_at_risk_total",
+        "records_dropped_total",
+        "records_unpriced_total",
+        "slow_reader_aborts_total",
+    ):
         assert shown[(f"weighbridge_{name}", frozenset())] == 0
 
 

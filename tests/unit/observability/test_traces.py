@@ -60,7 +60,9 @@ def test_a_request_has_one_span_a_stage(lab: Lab) -> None:
     trace.attempt_begins("local-8b", tried)
     inside = read_traceparent(trace.traceparent)
     served = lab.later(100)
-    trace.attempt_ends(rows.attempt(started_ns=tried, ended_ns=served, queue_ms=30.0))
+    trace.attempt_ends(
+        rows.attempt(started_ns=tried, ended_ns=served, queue_ms=30.0, backend="0", model="org/model")
+    )
     trace.closed(rows.completion(ended_ns=served, ttft_ms=40.0))
     lab.later(5)
     trace.end()
@@ -82,6 +84,9 @@ def test_a_request_has_one_span_a_stage(lab: Lab) -> None:
     (event,) = root.events
     assert event.timestamp == began + 40 * MS
     assert root.status.status_code is StatusCode.UNSET
+    assert attempt.attributes is not None
+    asked = {name: attempt.attributes[name] for name in ("gen_ai.request.model", "weighbridge.backend")}
+    assert asked == {"gen_ai.request.model": "org/model", "weighbridge.backend": "0"}
     assert root.resource.attributes == {"service.name": "weighbridge"}
 
 
