@@ -239,3 +239,14 @@ class PolicySettings(Section):
         ge=0.05,
         le=3600,
     )
+
+
+class LedgerSettings(Section):
+    """The usage records."""
+
+    retention_days: Real | None = shipped(
+        "ledger.retention_days",
+        "Days a request's record is kept after its end. Sums and egress records stay. Null: keep everything.",
+        gt=0,
+        le=36_500,
+    )

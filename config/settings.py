@@ -25,6 +25,7 @@ from weighbridge.config.sections import (
     AdminKey,
     ApiKey,
     AuthSettings,
+    LedgerSettings,
     PolicySettings,
     PoolSettings,
     ServerSettings,
@@ -42,6 +43,7 @@ __all__ = [
     "AuthSettings",
     "CommercialSettings",
     "Endpoint",
+    "LedgerSettings",
     "LogSettings",
     "MaskingSettings",
     "PolicySettings",
@@ -92,6 +94,7 @@ class Settings(BaseSettings):
     masking: MaskingSettings = Field(default_factory=MaskingSettings)
     log: LogSettings = Field(default_factory=LogSettings)
     traces: TraceSettings = Field(default_factory=TraceSettings)
+    ledger: LedgerSettings = Field(default_factory=LedgerSettings)
     state_dir: AnyPath = Field(
         default_factory=lambda: default_state_dir(os.environ),
         description="Folder of `ledger.sqlite3` (usage records), `state.sqlite3` (admin changes) and, unless the "

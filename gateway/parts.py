@@ -107,7 +107,11 @@ def build_parts(
     with ExitStack() as opened:
         secrets = obtain_secrets(settings.masking, folder)
         ledger = Ledger.open(
-            folder / LEDGER_FILE, clock=clock, chain_key=secrets.chain_keys()[0], metrics=metrics
+            folder / LEDGER_FILE,
+            clock=clock,
+            chain_key=secrets.chain_keys()[0],
+            retention_days=settings.ledger.retention_days,
+            metrics=metrics,
         )
         opened.callback(ledger.close_sync)
         state = StateStore.open(folder / STATE_FILE, clock)

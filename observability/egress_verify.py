@@ -21,7 +21,7 @@ from weighbridge.observability.egress_chain import (
     signed_bytes,
 )
 from weighbridge.observability.ledger_read import open_readonly
-from weighbridge.observability.ledger_schema import VERSION
+from weighbridge.observability.ledger_schema import CHAINED, VERSION
 
 _KEY_ID, _ADOPTED, _AT_NS = (COLUMNS.index(name) for name in ("key_id", "adopted", "at_ns"))
 _SELECT: Final = f"SELECT {', '.join(COLUMNS)} FROM egress ORDER BY seq"  # noqa: S608
@@ -70,7 +70,7 @@ def verify_file(path: Path, keys: Iterable[bytes], pinned: str | None = None) ->
     try:
         with closing(open_readonly(path)) as conn:
             (version,) = conn.execute("PRAGMA user_version").fetchone()
-            if version < VERSION:
+            if version < CHAINED:
                 raise CannotTell(
                     f"{path}: was written before there was a chain; the next start of the gateway adds it"
                 )

@@ -12,6 +12,7 @@ from weighbridge.config.clock import Clock
 from weighbridge.observability.egress_chain import ChainBroken, read_tip
 from weighbridge.observability.ledger_inbox import Row, prepare
 from weighbridge.observability.ledger_limit import WaitLimit
+from weighbridge.observability.ledger_retention import Retention
 from weighbridge.observability.ledger_schema import migrations, recover
 from weighbridge.observability.ledger_writer import LedgerUnavailable, LedgerWriter
 from weighbridge.observability.pricing import Pricer, Pricing
@@ -56,6 +57,8 @@ class Ledger:
         retry_s: float = 0.5,
         busy_s: float = 0.25,
         hang_s: float = 5.0,
+        retention_days: float | None = None,
+        keep_unshipped: bool = False,
         metrics: Metrics | None = None,
     ) -> Ledger:
         """Open the spool at `path`, create it if need be, and close what a dead gateway left open as `lost`.
@@ -67,6 +70,9 @@ class Ledger:
             retry_s: seconds between tries to write again while nothing new comes in.
             busy_s: seconds a commit of a healthy ledger waits for another process that holds the file.
             hang_s: seconds a future may stay open; then the disk is taken to hang.
+            retention_days: requests that ended so long ago are deleted, all but what the egress record and the sums
+                hold of them; None keeps all.
+            keep_unshipped: but not before they have been shipped.
             metrics: counts rows at risk, dropped and unpriced, and the requests recovered as `lost`.
 
         Raises:
@@ -93,6 +99,9 @@ class Ledger:
             log.warning("%d requests were left open by the last gateway and are recorded as lost", total)
         if metrics is not None:
             metrics.requests_lost(recovered)
+        retention = None
+        if retention_days is not None:
+            retention = Retention(retention_days, clock.wall_ns, keep_unshipped=keep_unshipped)
         writer = LedgerWriter(
             conn,
             chain_key=chain_key,
@@ -101,6 +110,7 @@ class Ledger:
             retry_s=retry_s,
             busy_s=busy_s,
             metrics=metrics,
+            retention=retention,
         )
         return cls(lock, writer, total, hang_s)
 

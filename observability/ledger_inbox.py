@@ -68,44 +68,56 @@ _KINDS: Final[dict[type[msgspec.Struct], int]] = {
     ChainedEgress: 5,
     Capacity: 6,
 }
-_ROLL: Final = 7
-"""Comes last in every group: what the rows before it have ended goes into the sums."""
+_AFTER_END: Final = 7
+_ATTEMPT_AFTER_END: Final = 8
+_ROLL: Final = 9
+"""Not handed over: what the rows of such a kind stand for is in `_ACTIONS`."""
 
 _ID: Final = "request_id = json_extract(NEW.doc, '$.request_id')"
 
 
 def _number(which: str) -> str:
-    """Give the request the next number for the shipper, if it is as `which` says."""
+    """Give the request the next number, and the sums of its attempts, if it is as `which` says."""
     return (
         f"UPDATE shipping SET taken = taken + 1 WHERE EXISTS (SELECT 1 FROM requests WHERE {_ID} AND {which}); "  # noqa: S608
-        f"UPDATE requests SET seq = (SELECT taken FROM shipping) WHERE {_ID} AND {which}"
+        f"UPDATE requests SET seq = (SELECT taken FROM shipping), {ledger_rollups.OF_ATTEMPTS} "
+        f"WHERE {_ID} AND {which}"
     )
 
 
+_LATE_INTENT: Final = "outcome IS NOT NULL AND admitted_ns IS NULL"
 _LATE_ATTEMPT: Final = (
     "outcome IS NOT NULL AND NOT EXISTS (SELECT 1 FROM attempts AS a "
     "WHERE a.request_id = requests.request_id AND a.n = json_extract(NEW.doc, '$.n'))"
 )
-
-_LATE_INTENT: Final = "outcome IS NOT NULL AND admitted_ns IS NULL"
-
-
-def _change(which: str) -> str:
-    """A part that comes after the end, for a broken disk, makes it a record to be sent and summed up again."""
-    return f"{ledger_rollups.take_out(f'{_ID} AND {which}')}; {_number(which)}"
+_ADD_ATTEMPT: Final = f"{_insert(Attempt, 'attempts')} ON CONFLICT (request_id, n) DO NOTHING"
 
 
-_ACTIONS: Final[dict[type[msgspec.Struct], str]] = {
-    Intent: f"{_change(_LATE_INTENT)}; {_upsert(Intent, unless='admitted_ns')}",
-    Progress: "UPDATE requests SET prompt_tokens = json_extract(NEW.doc, '$.prompt_tokens'), "
+def _if_late(kind: int, which: str) -> str:
+    """A part that comes after the end, for a broken disk, makes it a record to be sent and summed up again.
+
+    Few do: all there is to that hangs on one look, by way of a row of another kind.
+    """
+    late = f"EXISTS (SELECT 1 FROM requests WHERE {_ID} AND {which})"  # noqa: S608
+    return f"INSERT INTO inbox SELECT {kind}, NEW.doc, NEW.price WHERE {late}"
+
+
+_ACTIONS: Final[dict[int, str]] = {
+    _KINDS[Intent]: f"{_if_late(_AFTER_END, _LATE_INTENT)}; {_upsert(Intent, unless='admitted_ns')}",
+    _KINDS[Progress]: "UPDATE requests SET prompt_tokens = json_extract(NEW.doc, '$.prompt_tokens'), "
     "completion_tokens = json_extract(NEW.doc, '$.completion_tokens') "
     "WHERE request_id = json_extract(NEW.doc, '$.request_id') AND outcome IS NULL",
-    Attempt: f"{_change(_LATE_ATTEMPT)}; {_insert(Attempt, 'attempts')} ON CONFLICT (request_id, n) DO NOTHING",
-    Completion: f"{_upsert(Completion, unless='outcome')}; {_number('outcome IS NOT NULL AND seq IS NULL')}",
+    _KINDS[Attempt]: f"{_if_late(_ATTEMPT_AFTER_END, _LATE_ATTEMPT)}; {_ADD_ATTEMPT}",
+    _KINDS[
+        Completion
+    ]: f"{_upsert(Completion, unless='outcome')}; {_number('outcome IS NOT NULL AND seq IS NULL')}",
     # No conflict clause: an id that is already there is refused, and then nothing leaves under it.
-    ChainedEgress: _insert(ChainedEgress, "egress"),
-    Capacity: f"{_insert(Capacity, 'capacity')} ON CONFLICT (road, worker, from_ns) "
+    _KINDS[ChainedEgress]: _insert(ChainedEgress, "egress"),
+    _KINDS[Capacity]: f"{_insert(Capacity, 'capacity')} ON CONFLICT (road, worker, from_ns) "
     "DO UPDATE SET to_ns = max(to_ns, excluded.to_ns)",
+    _AFTER_END: f"{ledger_rollups.take_out(_ID)}; {_number('outcome IS NOT NULL')}",
+    _ATTEMPT_AFTER_END: f"{ledger_rollups.take_out(_ID)}; {_ADD_ATTEMPT}; {_number('outcome IS NOT NULL')}",
+    _ROLL: "; ".join(ledger_rollups.ROLL),
 }
 
 _PUT: Final = (
@@ -120,14 +132,9 @@ def prepare(conn: sqlite3.Connection) -> None:
     """Give `conn` its inbox. It is temporary: the connection's own, no part of the file."""
     conn.execute("CREATE TEMP VIEW inbox AS SELECT 0 AS kind, '' AS doc, NULL AS price")
     for kind, action in _ACTIONS.items():
-        _trigger(conn, kind.__name__, f"NEW.kind = {_KINDS[kind]}", action)
-    _trigger(conn, "roll", f"NEW.kind = {_ROLL} AND {ledger_rollups.ANY}", "; ".join(ledger_rollups.ROLL))
-
-
-def _trigger(conn: sqlite3.Connection, name: str, when: str, action: str) -> None:
-    conn.execute(
-        f"CREATE TEMP TRIGGER inbox_{name} INSTEAD OF INSERT ON inbox WHEN {when} BEGIN {action}; END"
-    )
+        conn.execute(
+            f"CREATE TEMP TRIGGER inbox_{kind} INSTEAD OF INSERT ON inbox WHEN NEW.kind = {kind} BEGIN {action}; END"
+        )
 
 
 def put(conn: sqlite3.Connection, rows: Iterable[tuple[Stored, Price]]) -> None:
@@ -137,6 +144,13 @@ def put(conn: sqlite3.Connection, rows: Iterable[tuple[Stored, Price]]) -> None:
         sqlite3.OperationalError, sqlite3.DatabaseError: the file cannot be written.
         sqlite3.IntegrityError, UnicodeEncodeError: a row that no table can hold.
     """
-    group: list[tuple[int, Stored | None, Price]] = [(_KINDS[type(row)], row, price) for row, price in rows]
-    group.append((_ROLL, None, None))
-    conn.execute(_PUT, (_encode(group).decode(),))
+    conn.execute(_PUT, (_encode([(_KINDS[type(row)], row, price) for row, price in rows]).decode(),))
+
+
+def roll(conn: sqlite3.Connection) -> None:
+    """Add to the sums what is not in them yet, in one statement as well.
+
+    Raises:
+        sqlite3.Error: nothing was added.
+    """
+    conn.execute("INSERT INTO inbox VALUES (?, NULL, NULL)", (_ROLL,))

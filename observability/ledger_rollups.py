@@ -1,13 +1,15 @@
-"""Sums over finished requests, kept in the commit that ends them, so that nobody has to read ten million rows.
+"""Sums over finished requests, kept by the ledger's thread, so that nobody has to read ten million rows.
 
-`rollups` holds the requests by day, tenant, road, task, outcome, currency and price version; `attempt_rollups` their
-attempts by day, tenant, road, backend, model, outcome and currency. A request's day is the UTC day of its admission, an
-attempt's the UTC day it began. Durations are summed in whole microseconds: floating sums depend on their order, and
-could not be taken back.
+The view `rollups` has the requests by day, tenant, road, task, outcome, currency and price version; `attempt_rollups`
+their attempts by day, tenant, road, backend, model, outcome and currency. A combination may have several rows, which
+add up. A request's day is the UTC day of its admission, an attempt's the UTC day it began. Durations are whole
+microseconds: floating sums depend on their order, and could not be taken back.
 
-`shipping.rolled` is the number up to which requests are in the sums. Every end of a request takes the next number, and
-a part that comes late takes one anew: so what a commit has to add is all above `rolled`, and before a late part
-changes a request that is in the sums already, it is taken out of them (`take_out`).
+What is added up already stands in the tables `rolled_requests` and `rolled_attempts`, and `shipping.rolled` says up to
+which number that is. Every end of a request takes the next number, and a part that comes late takes one anew: so what
+is to be added is all above it, and before a late part changes a request that is in the sums, it is taken out of them
+(`take_out`). They are added some hundreds at a time, which costs each a fraction of what it would alone; the views have
+the few that are not, from the rows themselves, and so are exact at any moment.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ _ADMITTED: Final = (
     "coalesce(r.admitted_ns, r.ended_ns - CAST(coalesce(r.total_ms, 0) * 1000000 AS INTEGER), 0)"
 )
 
-_TABLES: Final[dict[str, tuple[str, dict[str, str], dict[str, str]]]] = {
+_VIEWS: Final[dict[str, tuple[str, dict[str, str], dict[str, str]]]] = {
     "rollups": (
         "requests AS r",
         {
@@ -82,61 +84,71 @@ _TABLES: Final[dict[str, tuple[str, dict[str, str], dict[str, str]]]] = {
     ),
 }
 
-KEYS: Final = {table: tuple(keys) for table, (_, keys, _) in _TABLES.items()}
-"""What each table sums by: its primary key."""
-SUMS: Final = {table: tuple(sums) for table, (_, _, sums) in _TABLES.items()}
-"""What each table sums."""
+_HELD: Final = {"rollups": "rolled_requests", "attempt_rollups": "rolled_attempts"}
+"""The table behind each view."""
+
+KEYS: Final = {view: tuple(keys) for view, (_, keys, _) in _VIEWS.items()}
+"""What each view sums by."""
+SUMS: Final = {view: tuple(sums) for view, (_, _, sums) in _VIEWS.items()}
+"""What each view sums; the first one counts."""
+
+_NEW: Final = "seq > (SELECT rolled FROM shipping)"
+
+
+def _since(view: str) -> str:
+    source, keys, sums = _VIEWS[view]
+    columns = ", ".join(f"{value} AS {name}" for name, value in (keys | sums).items())
+    return f"SELECT {columns} FROM {source} WHERE r.{_NEW}"  # noqa: S608
+
 
 CREATE: Final = (
     *(
-        f"CREATE TABLE {table} ({', '.join(f'{key} TEXT NOT NULL' for key in KEYS[table])}, "
-        f"{', '.join(f'{name} INTEGER NOT NULL' for name in SUMS[table])}, "
-        f"PRIMARY KEY ({', '.join(KEYS[table])})) WITHOUT ROWID"
-        for table in _TABLES
+        f"CREATE TABLE {_HELD[view]} ({', '.join(f'{key} TEXT NOT NULL' for key in KEYS[view])}, "
+        f"{', '.join(f'{name} INTEGER NOT NULL' for name in SUMS[view])}, "
+        f"PRIMARY KEY ({', '.join(KEYS[view])})) WITHOUT ROWID"
+        for view in _VIEWS
     ),
     "ALTER TABLE shipping ADD COLUMN rolled INTEGER NOT NULL DEFAULT 0",
+    *(
+        f"CREATE VIEW {view} AS SELECT * FROM {_HELD[view]} WHERE {SUMS[view][0]} > 0 UNION ALL {_since(view)}"  # noqa: S608
+        for view in _VIEWS
+    ),
 )
 
 
-def _add(table: str, which: str, sign: str = "") -> str:
-    source, keys, sums = _TABLES[table]
+def _add(view: str, which: str, sign: str = "") -> str:
+    source, keys, sums = _VIEWS[view]
     return (
-        f"INSERT INTO {table} ({', '.join((*keys, *sums))}) "  # noqa: S608
+        f"INSERT INTO {_HELD[view]} ({', '.join((*keys, *sums))}) "  # noqa: S608
         f"SELECT {', '.join(keys.values())}, {', '.join(f'{sign}sum({value})' for value in sums.values())} "
         f"FROM {source} WHERE {which} GROUP BY {', '.join(str(n) for n in range(1, len(keys) + 1))} "
         f"ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {', '.join(f'{n} = {n} + excluded.{n}' for n in sums)}"
     )
 
 
-_NEW: Final = "seq > (SELECT rolled FROM shipping)"
+OF_ATTEMPTS: Final = """(worker_us, cost_nano) = (
+    SELECT coalesce(sum(a.worker_us), 0),
+        coalesce(sum(a.cost_nano), CASE WHEN requests.currency IS NOT NULL AND count(*) = 0 THEN 0 END)
+    FROM attempts AS a WHERE a.request_id = requests.request_id
+)"""
+"""For an UPDATE of requests: the sums of their attempts. One whose attempts have no price has none either."""
 
-_COST: Final = f"""UPDATE requests SET (worker_us, cost_nano) = (
-    SELECT coalesce(sum(a.worker_us), 0), coalesce(sum(a.cost_nano), CASE WHEN requests.currency IS NOT NULL
-        AND count(*) = 0 THEN 0 END) FROM attempts AS a WHERE a.request_id = requests.request_id
-) WHERE {_NEW}"""  # noqa: S608
-
-FILL: Final = (
-    *(_add(table, f"r.{_NEW}") for table in _TABLES),
+ROLL: Final = (
+    *(_add(view, f"r.{_NEW}") for view in _VIEWS),
     "UPDATE shipping SET rolled = taken",
 )
 """Adds what is not in the sums yet."""
-
-ROLL: Final = (_COST, *FILL)
-"""`FILL`, after each of those requests got the sum of its attempts' cost and worker time."""
-
-ANY: Final = "(SELECT taken > rolled FROM shipping)"
-"""Whether there is anything to add."""
 
 
 def take_out(which: str) -> str:
     """SQL that takes requests out of the sums before they change.
 
     Args:
-        which: an SQL condition on the table `requests`.
+        which: an SQL condition on the table `requests` that names one.
     """
     # By an id: SQLite must not look for it in the whole table.
     rolled = f"r.request_id IN (SELECT request_id FROM requests WHERE {which} AND NOT {_NEW})"  # noqa: S608
-    return "; ".join(_add(table, rolled, "-") for table in _TABLES)
+    return "; ".join(_add(view, rolled, "-") for view in _VIEWS)
 
 
 def roll(conn: sqlite3.Connection) -> None:

@@ -91,11 +91,14 @@ _MONEY: Final = (
         slots INTEGER NOT NULL, PRIMARY KEY (road, worker, from_ns)
     ) WITHOUT ROWID""",
     *ledger_rollups.CREATE,
-    *ledger_rollups.FILL,
+    *ledger_rollups.ROLL,
 )
 
 VERSION: Final = 3
 """`PRAGMA user_version` of a file that is up to date."""
+
+CHAINED: Final = 2
+"""From this version on the egress rows have their chain, of the form that they have today."""
 
 
 def migrations(chain_key: bytes) -> tuple[tuple[Statement, ...], ...]:
@@ -140,7 +143,8 @@ RETURNING request_id, admitted_ns, road, attempts, prompt_tokens, completion_tok
 
 
 def recover(conn: sqlite3.Connection, now_ns: int, pricing: Pricing) -> Counter[str]:
-    """Close every request a dead gateway left open as `lost`, with the tokens of its last progress row.
+    """Close every request a dead gateway left open as `lost`, with the tokens of its last progress row, and add up what
+    it had not.
 
     Times that nobody knows (queue, first byte, total) stay NULL; `ended_ns` is `now_ns`, the recovery. The attempts
     that have rows keep their cost, and nothing was saved by an answer that nobody knows to have arrived.
@@ -149,21 +153,21 @@ def recover(conn: sqlite3.Connection, now_ns: int, pricing: Pricing) -> Counter[
     lost = sorted(conn.execute(_RECOVER, (now_ns,)).fetchall())
     if lost:
         (taken,) = conn.execute("SELECT taken FROM shipping").fetchone()
-        conn.executemany(
-            _CLOSE, [(taken + n, *_price(row, now_ns, pricing)) for n, row in enumerate(lost, 1)]
-        )
+        for n, row in enumerate(lost, 1):
+            conn.execute(_CLOSE[0], (taken + n, *_price(row, now_ns, pricing), row[0]))
+            conn.execute(_CLOSE[1], (row[0],))
         conn.execute("UPDATE shipping SET taken = ?", (taken + len(lost),))
-        ledger_rollups.roll(conn)
+    ledger_rollups.roll(conn)
     return Counter(row[2] for row in lost)
 
 
-_CLOSE: Final = """UPDATE requests SET seq = ?, currency = ?, price_version = ?, counterfactual_nano = ?
-WHERE request_id = ?"""
+_CLOSE: Final = (
+    "UPDATE requests SET seq = ?, currency = ?, price_version = ?, counterfactual_nano = ? WHERE request_id = ?",
+    f"UPDATE requests SET {ledger_rollups.OF_ATTEMPTS} WHERE request_id = ?",  # noqa: S608
+)
 
 
-def _price(
-    row: tuple[Any, ...], now_ns: int, pricing: Pricing
-) -> tuple[str | None, str | None, int | None, str]:
+def _price(row: tuple[Any, ...], now_ns: int, pricing: Pricing) -> tuple[str | None, str | None, int | None]:
     request_id, admitted_ns, road, attempts, prompt, completion = row
     ended = Completion(
         request_id=request_id,
@@ -181,4 +185,4 @@ def _price(
         total_ms=0.0,
     )
     priced = pricing.completion(ended, now_ns if admitted_ns is None else admitted_ns)
-    return priced.currency, priced.price_version, None if priced.currency is None else 0, request_id
+    return priced.currency, priced.price_version, None if priced.currency is None else 0

@@ -16,6 +16,7 @@ from weighbridge.observability import ledger_inbox
 from weighbridge.observability.egress_chain import Tip, read_tip, seal
 from weighbridge.observability.ledger_backlog import NOTES, Backlog, Key, UsageRow, key_of
 from weighbridge.observability.ledger_inbox import Price, Row, Stored
+from weighbridge.observability.ledger_retention import Retention
 from weighbridge.observability.ledger_schema import PROBE
 from weighbridge.observability.ledger_stall import Stall
 from weighbridge.observability.pricing import Pricing, admitted_ns
@@ -39,6 +40,12 @@ LINGER_S = 0.002
 """Seconds between two commits while rows come by the crowd. Without them a loop that serves hundreds of requests a
 second wakes this thread for every row, and the two fight over the interpreter: that cost more than the writing."""
 
+ROLL_AFTER = 256
+"""Requests that have ended, from which on they are added to the sums; when nothing comes in for `IDLE_S` seconds, any
+number is. In a commit of its own: no fault in a sum may keep a row off the disk."""
+
+IDLE_S = 1.0
+
 LAST_BUSY_S = 2.0
 """Seconds the last commit before the end waits for another process that holds the file."""
 
@@ -57,6 +64,7 @@ class LedgerWriter:
         max_pending: rows held at most in the queue, and again in the backlog.
         retry_s: seconds between tries while the disk refuses and nothing new comes in.
         busy_s: seconds a commit waits for another process that holds the file; none while the disk refuses.
+        retention: deletes old records from time to time; None keeps them all.
     """
 
     def __init__(
@@ -69,6 +77,7 @@ class LedgerWriter:
         retry_s: float,
         busy_s: float,
         metrics: Metrics | None,
+        retention: Retention | None = None,
     ) -> None:
         self._conn = conn
         self._chain_key = chain_key
@@ -78,6 +87,9 @@ class LedgerWriter:
         self._retry_s = retry_s
         self._busy_s = busy_s
         self._metrics = metrics
+        self._retention = retention
+        self._unrolled = 0
+        """Requests that have ended and are not in the sums, about."""
         self._queue: queue.SimpleQueue[Op | None] = queue.SimpleQueue()
         self._backlog = Backlog(max_pending)
         self._closing = False
@@ -156,6 +168,7 @@ class LedgerWriter:
             try:
                 self._take(ops)
                 self._write(ops)
+                self._look_after(idle=not ops)
                 if len(ops) >= CROWD and not self._told_to_stop:
                     time.sleep(LINGER_S)
             except Exception as exc:
@@ -171,6 +184,8 @@ class LedgerWriter:
             wait = 0.0
         elif not self._takes_rows:
             wait = self._retry_s
+        else:
+            wait = self._until_chores()
         with contextlib.suppress(queue.Empty):
             op = self._queue.get(timeout=wait)
             while True:
@@ -182,6 +197,30 @@ class LedgerWriter:
                     return
                 op = self._queue.get_nowait()
 
+    def _until_chores(self) -> float | None:
+        """Seconds until there is something to do besides writing; None where nothing is."""
+        waits = [IDLE_S] if self._unrolled else []
+        if self._retention is not None:
+            waits.append(self._retention.due_in_s(time.monotonic()))
+        return min(waits, default=None)
+
+    def _look_after(self, *, idle: bool) -> None:
+        """What is done beside writing, in steps of some milliseconds."""
+        if not self._takes_rows or self._told_to_stop:
+            return
+        now = time.monotonic()
+        if self._retention is not None and self._retention.due_in_s(now) <= 0:
+            with self._stall.commit():
+                self._retention.step(self._conn, now)
+        elif self._unrolled >= ROLL_AFTER or (idle and self._unrolled):
+            self._unrolled = 0
+            try:
+                with self._stall.commit():
+                    ledger_inbox.roll(self._conn)
+            except sqlite3.Error as exc:
+                # They are added with the next ones, and until then by whoever reads the sums.
+                log.warning("the ledger could not add up its records (%s)", type(exc).__name__)
+
     def _write(self, ops: Sequence[Op]) -> None:
         # While the disk refuses, new rows are tried by themselves: cheap to fail, and they find out when it is back.
         backlog = self._backlog.first(GROUP) if self._takes_rows or not ops else {}
@@ -191,6 +230,7 @@ class LedgerWriter:
         try:
             with self._stall.commit():
                 refused = self._store([*rows.values(), *egress], full_sync=bool(egress))
+            self._unrolled += sum(type(row) is Completion for row in rows.values())
         except Exception as exc:
             self._keep(rows, exc, counted=_given_up(ops))
             _wake((), [future for _, future in ops if future], "the ledger's disk does not take rows")

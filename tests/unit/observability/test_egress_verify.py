@@ -224,6 +224,12 @@ async def test_beside_a_ledger_that_is_written(spool: Path) -> None:
     await ledger.close()
 
 
+async def test_a_file_that_is_older_and_has_its_chain_can_be_proved(chain: Path) -> None:
+    with by_hand(chain) as conn:
+        conn.execute("PRAGMA user_version=2")
+    assert verdict(chain).fault == ""
+
+
 def test_what_cannot_be_told(tmp_path: Path) -> None:
     with pytest.raises(CannotTell, match="cannot be read"):
         verdict(tmp_path / "nothing.sqlite3")

@@ -6,6 +6,8 @@ import asyncio
 from typing import Any
 from unittest.mock import Mock
 
+import pytest
+
 from weighbridge.config.usage import TokenMeter
 from weighbridge.pool.engine import Trail
 from weighbridge.router.account import Account
@@ -80,3 +82,35 @@ async def test_an_intent_whose_waiter_was_cancelled_is_waited_for_anew_by_the_ne
     assert first == again and given_up.cancelled()
     future.set_result(None)
     await outward
+
+
+@pytest.mark.parametrize(
+    ("events", "tokens", "expected"),
+    [((10.0, 10.6), 4, 200.0), ((10.0, 10.6), 1, None), ((10.0, 10.6), 0, None), ((None, 10.6), 4, None)],
+    ids=["tokens", "one token", "none", "not streamed"],
+)
+def test_the_time_of_a_token_is_that_of_those_after_the_first(
+    events: tuple[float | None, float], tokens: int, expected: float | None
+) -> None:
+    made, ended = account(), list[Any]()
+    made._ledger.completion = ended.append  # type: ignore[assignment, method-assign]
+    made._clock = Mock(**{"monotonic.return_value": 1.0, "wall_ns.return_value": 1})
+    made.request = Admitted("r", {}, 2, "auto", True, "t", "k", 0.0, 0)
+    made.meter.completion = tokens
+    made.first_event, made.last_event = events
+    made.close()
+    (row,) = ended
+    assert row.tpot_ms == (expected if expected is None else pytest.approx(expected))
+
+
+def test_an_attempt_names_only_whom_it_asked() -> None:
+    made, tried = account(), list[Any]()
+    made._ledger.attempt = tried.append  # type: ignore[assignment, method-assign]
+    made._clock = Mock(**{"wall_ns.return_value": 1})
+    made.request = Admitted("r", {}, 2, "auto", True, "t", "k", 0.0, 0)
+    made.asks("0", "a-model")
+    made.worker_us = 70
+    made.tried("engine_unavailable", "")
+    made.try_road("local-70b")
+    made.tried("queue_timeout", "")
+    assert [(row.backend, row.model, row.worker_us) for row in tried] == [("0", "a-model", 70), ("", "", 0)]
