@@ -16,6 +16,7 @@ from weighbridge.config.legal import (
     Real,
 )
 from weighbridge.config.problems import wrong
+from weighbridge.config.roles import Role
 from weighbridge.config.section import Section
 from weighbridge.config.shipped import shipped
 
@@ -27,7 +28,7 @@ class ServerSettings(Section):
 
     host: str = shipped(
         "server.host",
-        "Address to listen on. Anything but loopback needs `auth.keys`.",
+        "Address to listen on. Anything but loopback needs `auth.keys`, or `auth.admin_keys` to make keys with.",
         legal="a host name or an IP address",
         pattern=r"^[A-Za-z0-9.:_-]{1,255}$",
     )
@@ -96,8 +97,8 @@ class ServerSettings(Section):
         return self
 
 
-class AdminKey(Section):
-    """A key for the admin API."""
+class _Key(Section):
+    """What every key has."""
 
     id: str = Field(
         description="Name of the key in records and logs.",
@@ -116,7 +117,17 @@ class AdminKey(Section):
         return bytes.fromhex(self.sha256)
 
 
-class ApiKey(AdminKey):
+class AdminKey(_Key):
+    """A key for the admin API."""
+
+    role: Role = Field(
+        default="admin",
+        description="What the key may do: `viewer` sees state and policies, `auditor` the records as well, `operator` "
+        "changes policies and throws the kill switch, `admin` everything.",
+    )
+
+
+class ApiKey(_Key):
     """A key for the completions API, and whose it is."""
 
     tenant: str = Field(
@@ -131,10 +142,13 @@ class AuthSettings(Section):
     """Who may call."""
 
     keys: tuple[ApiKey, ...] = shipped(
-        "auth.keys", "API keys. With none, the gateway listens on loopback only and takes every caller."
+        "auth.keys",
+        "API keys, beside those made over the admin API. As long as there is no key of either kind, the gateway takes "
+        "every caller of this machine and no other.",
     )
     admin_keys: tuple[AdminKey, ...] = shipped(
-        "auth.admin_keys", "Keys of the admin API, apart from the others."
+        "auth.admin_keys",
+        "Keys of the admin API, apart from the others, beside those made over the admin API.",
     )
 
     @model_validator(mode="after")
@@ -148,7 +162,7 @@ class AuthSettings(Section):
         return self
 
 
-def _different(field: str, keys: Sequence[AdminKey]) -> None:
+def _different(field: str, keys: Sequence[_Key]) -> None:
     ids: set[str] = set()
     digests: set[bytes] = set()
     for n, key in enumerate(keys):

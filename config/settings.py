@@ -97,8 +97,8 @@ class Settings(BaseSettings):
     ledger: LedgerSettings = Field(default_factory=LedgerSettings)
     state_dir: AnyPath = Field(
         default_factory=lambda: default_state_dir(os.environ),
-        description="Folder of `ledger.sqlite3` (usage records), `state.sqlite3` (admin changes) and, unless the "
-        "settings hold one, `masking.secret`; made when missing. One gateway a folder.",
+        description="Folder of `ledger.sqlite3` (usage records), `state.sqlite3` (keys, admin changes, audit log) and, "
+        "unless the settings hold one, `masking.secret`; made when missing. One gateway a folder.",
         json_schema_extra={"default": "$XDG_STATE_HOME/weighbridge, else ~/.local/state/weighbridge"},
     )
 
@@ -119,11 +119,11 @@ class Settings(BaseSettings):
         if not self.tiers:
             raise wrong("tiers", "at least one local tier is needed")
         self._check_adapters()
-        if not self.auth.keys and not is_loopback(self.server.host):
+        if not self.auth.keys and not self.auth.admin_keys and not is_loopback(self.server.host):
             raise wrong(
                 "server.host",
-                f"{self.server.host} can be reached from other machines, but auth.keys holds no API key: add one, "
-                "or listen on 127.0.0.1",
+                f"{self.server.host} can be reached from other machines, but auth.keys holds no API key: add one, or "
+                "an admin key to make some with (auth.admin_keys), or listen on 127.0.0.1",
             )
         if self.pool.progress_timeout_s <= self.server.slow_reader_timeout_s:
             # A caller who does not read holds its tokens up, which must not look like an engine that makes none.

@@ -1,4 +1,5 @@
-"""The admin API: the policy in force, its thresholds, and the pool. Needs an admin key (see `gateway.auth`)."""
+"""The admin API: the policy in force, its thresholds, and the pool. Needs an admin key (see `gateway.auth`) of the role
+that `gateway.admin_access` names."""
 
 from __future__ import annotations
 
@@ -7,14 +8,24 @@ from dataclasses import asdict
 
 from fastapi import FastAPI, Request, Response
 
+from weighbridge.gateway.admin_access import Access
+from weighbridge.gateway.admin_audit import add_audit
 from weighbridge.gateway.admin_egress import add_egress_record
+from weighbridge.gateway.admin_keys import add_keys
 from weighbridge.gateway.admin_masking import add_preview
 from weighbridge.gateway.admin_policies import add_policies
+from weighbridge.gateway.admin_schema import PolicyView, PoolView, ThresholdsHistoryView, ThresholdsView
 from weighbridge.gateway.admin_switch import add_switch
 from weighbridge.gateway.auth import Authenticator
 from weighbridge.gateway.body import parse_object, read_body
 from weighbridge.gateway.parts import Parts
-from weighbridge.gateway.web import credentials, json_response
+from weighbridge.gateway.web import (
+    HISTORY,
+    credentials,
+    json_response,
+    number_in_query,
+    page_parameters,
+)
 from weighbridge.policies.overlay import ThresholdPatch
 
 MAX_BODY_BYTES = 65_536
@@ -30,15 +41,22 @@ _PATCH_BODY = {
 }
 
 
-def add_admin(api: FastAPI, parts: Parts, auth: Authenticator) -> None:
-    """Add the admin routes to `api`."""
+def add_admin(api: FastAPI, parts: Parts, auth: Authenticator, access: Access) -> None:
+    """Add the admin routes to `api`. What role each takes stands in `gateway.admin_access`."""
     add_egress_record(api, parts, auth)
-    add_switch(api, parts, auth)
+    add_switch(api, parts, auth, access)
     add_preview(api, parts, auth)
     add_policies(api, parts, auth)
+    add_keys(api, parts, auth)
+    add_audit(api, parts, auth)
     policies = parts.policies
 
-    @api.get("/admin/v1/policy", tags=["admin"], summary="The policy in force, whole")
+    @api.get(
+        "/admin/v1/policy",
+        tags=["admin"],
+        summary="The policy in force, whole",
+        response_model=PolicyView,
+    )
     async def policy(request: Request) -> Response:
         auth.admin(*credentials(request))
         current = policies.current
@@ -54,17 +72,25 @@ def add_admin(api: FastAPI, parts: Parts, auth: Authenticator) -> None:
         )
 
     @api.get(
-        "/admin/v1/thresholds", tags=["admin"], summary="Thresholds in force, the file's, and every change"
+        "/admin/v1/thresholds",
+        tags=["admin"],
+        summary="Thresholds in force, the file's, and every change",
+        response_model=ThresholdsHistoryView,
+        openapi_extra={"parameters": page_parameters(HISTORY)},
     )
     async def thresholds(request: Request) -> Response:
         auth.admin(*credentials(request))
-        history = await asyncio.to_thread(parts.state.history)
-        return json_response(policies.thresholds() | {"history": [asdict(entry) for entry in history]})
+        after, limit = (number_in_query(request, name, *HISTORY[name]) for name in ("after", "limit"))
+        found = await asyncio.to_thread(parts.state.history, after, limit + 1)
+        more = found[limit - 1].id if len(found) > limit else None
+        history = {"history": [asdict(entry) for entry in found[:limit]], "next_after": more}
+        return json_response(policies.thresholds() | history)
 
     @api.patch(
         "/admin/v1/thresholds",
         tags=["admin"],
         summary="Change thresholds for all requests from now on; checked whole, kept over a restart",
+        response_model=ThresholdsView,
         openapi_extra=_PATCH_BODY,
     )
     async def patch(request: Request) -> Response:
@@ -76,7 +102,12 @@ def add_admin(api: FastAPI, parts: Parts, auth: Authenticator) -> None:
         await asyncio.to_thread(policies.patch_thresholds, body, who, why)
         return json_response(policies.thresholds())
 
-    @api.get("/admin/v1/pool", tags=["admin"], summary="The local tiers, their slots and their engines")
+    @api.get(
+        "/admin/v1/pool",
+        tags=["admin"],
+        summary="The local tiers, their slots and their engines",
+        response_model=PoolView,
+    )
     async def pool(request: Request) -> Response:
         auth.admin(*credentials(request))
         return json_response({"tiers": parts.pool.status()})

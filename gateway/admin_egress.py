@@ -11,6 +11,7 @@ import msgspec
 from fastapi import FastAPI, Request, Response
 
 from weighbridge.config.errors import ApiError
+from weighbridge.gateway.admin_schema import EgressView
 from weighbridge.gateway.auth import Authenticator
 from weighbridge.gateway.parts import Parts
 from weighbridge.gateway.web import credentials, number_in_query, page_parameters
@@ -33,6 +34,7 @@ def add_egress_record(api: FastAPI, parts: Parts, auth: Authenticator) -> None:
         "/admin/v1/egress",
         tags=["admin"],
         summary="The record of what left: rows in order, without text, and the head of their chain",
+        response_model=EgressView,
         openapi_extra={"parameters": page_parameters(limits)},
     )
     async def egress(request: Request) -> Response:

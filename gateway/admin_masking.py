@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from weighbridge.config.deadline import Deadline
 from weighbridge.config.errors import ApiError, InvalidRequest
 from weighbridge.config.legal import NAME_PATTERN
+from weighbridge.gateway.admin_schema import PreviewView
 from weighbridge.gateway.auth import Authenticator
 from weighbridge.gateway.body import decode_object, read_body
 from weighbridge.gateway.parts import Parts
@@ -40,6 +41,7 @@ def add_preview(api: FastAPI, parts: Parts, auth: Authenticator) -> None:
         "/admin/v1/masking/preview",
         tags=["admin"],
         summary="What would be masked and refused in a text under the policy in force, and why",
+        response_model=PreviewView,
         openapi_extra={
             "requestBody": {
                 "required": True,

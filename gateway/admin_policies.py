@@ -30,7 +30,7 @@ from weighbridge.gateway.body import decode_object, read_body
 from weighbridge.gateway.errors import error_headers
 from weighbridge.gateway.openapi import error_schema
 from weighbridge.gateway.parts import Parts
-from weighbridge.gateway.web import credentials, number_in_query, page_parameters
+from weighbridge.gateway.web import credentials, number_in_query, page_parameters, request_id_of
 from weighbridge.policies.changes import PolicyChanges, PolicyRefused
 from weighbridge.policies.overlay import is_reason
 from weighbridge.router.answer import error_body
@@ -71,14 +71,13 @@ T = TypeVar("T")
 def add_policies(api: FastAPI, parts: Parts, auth: Authenticator) -> None:
     """Add the routes to `api`."""
     changes = PolicyChanges(parts.policies)
-    new_id = parts.ids.new
 
-    async def change(make: Callable[[], T], view: Callable[[T], BaseModel]) -> Response:
+    async def change(request: Request, make: Callable[[], T], view: Callable[[T], BaseModel]) -> Response:
         """`make` may write to the disk, and checks a policy: nothing for the event loop."""
         try:
             made = await asyncio.to_thread(make)
         except PolicyRefused as refusal:
-            return _refusal(refusal, new_id())
+            return _refusal(refusal, request_id_of(request) or parts.ids.new())
         return _answer(view(made))
 
     @api.post(
@@ -96,7 +95,7 @@ def add_policies(api: FastAPI, parts: Parts, auth: Authenticator) -> None:
         asked = _asked(ProposalBody, await decode_object(raw))
         _check_reason(asked.reason)
         return await change(
-            lambda: changes.propose(asked.form, asked.given, who, asked.reason), proposal_view
+            request, lambda: changes.propose(asked.form, asked.given, who, asked.reason), proposal_view
         )
 
     @api.get(
@@ -139,7 +138,7 @@ def add_policies(api: FastAPI, parts: Parts, auth: Authenticator) -> None:
         raw = await read_body(request.receive, headers, MAX_BODY_BYTES)
         asked = _asked(ApplyBody, await decode_object(raw) if raw else {})
         return await change(
-            lambda: changes.version(changes.apply(number, who, asked.rebase).version), version_view
+            request, lambda: changes.version(changes.apply(number, who, asked.rebase).version), version_view
         )
 
     @api.get(
@@ -188,7 +187,9 @@ def add_policies(api: FastAPI, parts: Parts, auth: Authenticator) -> None:
         _check_reason(asked.reason)
         named = _named(version)
         return await change(
-            lambda: changes.version(changes.roll_back(named, who, asked.reason).version), version_view
+            request,
+            lambda: changes.version(changes.roll_back(named, who, asked.reason).version),
+            version_view,
         )
 
 

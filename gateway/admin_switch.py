@@ -11,10 +11,11 @@ from fastapi import FastAPI, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from weighbridge.config.errors import ApiError, InvalidRequest
+from weighbridge.gateway.admin_access import LIFTING, Access
 from weighbridge.gateway.auth import Authenticator
 from weighbridge.gateway.body import parse_object, read_body
 from weighbridge.gateway.parts import Parts
-from weighbridge.gateway.web import credentials, json_response
+from weighbridge.gateway.web import HISTORY, credentials, json_response, number_in_query, page_parameters
 from weighbridge.policies.overlay import MAX_REASON
 from weighbridge.state.store import StateUnavailable
 from weighbridge.state.switch import EgressSwitch, Setting
@@ -37,21 +38,51 @@ class SwitchBody(BaseModel):
     )
 
 
-def add_switch(api: FastAPI, parts: Parts, auth: Authenticator) -> None:
+class SettingView(BaseModel):
+    """One setting by an administrator."""
+
+    id: int
+    at_ns: int = Field(description="When: nanoseconds since 1970, UTC.")
+    who: str = Field(description="Id of the admin key.")
+    why: str
+    egress: str
+
+
+class SwitchView(BaseModel):
+    """The kill switch."""
+
+    egress: Setting = Field(description="`never`: nothing leaves. `policy`: what the policy says.")
+    by: str | None = Field(
+        description="What has thrown it, if it is thrown: `admin`, `file` or `unreadable`."
+    )
+    history: list[SettingView] | None = Field(
+        description="A page of settings; null where they cannot be read."
+    )
+    next_after: int | None = Field(description="`after` of the next page; null at the end.")
+
+
+def add_switch(api: FastAPI, parts: Parts, auth: Authenticator, access: Access) -> None:
     """Add the routes to `api`."""
     switch = parts.switch
 
     @api.get(
-        PATH, tags=["admin"], summary="Whether the kill switch of egress is thrown, by what, and every change"
+        PATH,
+        tags=["admin"],
+        summary="Whether the kill switch of egress is thrown, by what, and every change",
+        response_model=SwitchView,
+        openapi_extra={"parameters": page_parameters(HISTORY)},
     )
     async def show(request: Request) -> Response:
         auth.admin(*credentials(request))
-        return json_response(await asyncio.to_thread(_status, switch))
+        after, limit = (number_in_query(request, name, *HISTORY[name]) for name in ("after", "limit"))
+        return json_response(await asyncio.to_thread(_status, switch, after, limit))
 
     @api.put(
         PATH,
         tags=["admin"],
-        summary="Throw or lift the kill switch: with `never` nothing leaves from this moment on",
+        summary="Throw or lift the kill switch: with `never` nothing leaves from this moment on; lifting takes role "
+        + LIFTING,
+        response_model=SwitchView,
         openapi_extra={
             "requestBody": {
                 "required": True,
@@ -63,8 +94,12 @@ def add_switch(api: FastAPI, parts: Parts, auth: Authenticator) -> None:
         headers, peer = credentials(request)
         who = auth.admin(headers, peer)
         asked = _asked(parse_object(await read_body(request.receive, headers, MAX_BODY_BYTES)))
+        if asked.egress != "never":
+            await access.need(request, LIFTING)
         await asyncio.to_thread(_set, switch, asked, who)
-        return json_response(await asyncio.to_thread(_status, switch))
+        return json_response(
+            await asyncio.to_thread(_status, switch, HISTORY["after"][0], HISTORY["limit"][0])
+        )
 
 
 def _asked(body: dict[str, Any]) -> SwitchBody:
@@ -96,10 +131,14 @@ def _set(switch: EgressSwitch, asked: SwitchBody, who: str) -> None:
         ) from exc
 
 
-def _status(switch: EgressSwitch) -> dict[str, Any]:
-    by = switch.by()
+def _status(switch: EgressSwitch, after: int, limit: int) -> dict[str, Any]:
+    by, more = switch.by(), None
     try:
-        history = [asdict(entry) for entry in switch.history()]
+        found = switch.history(after, limit + 1)
     except StateUnavailable:
         history = None
-    return {"egress": "policy" if by is None else "never", "by": by, "history": history}
+    else:
+        history = [asdict(entry) for entry in found[:limit]]
+        more = found[limit - 1].id if len(found) > limit else None
+    egress = "policy" if by is None else "never"
+    return {"egress": egress, "by": by, "history": history, "next_after": more}

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
 from weighbridge.config.errors import ApiError
 from weighbridge.gateway.admin import add_admin
+from weighbridge.gateway.admin_access import Access
 from weighbridge.gateway.auth import Authenticator
 from weighbridge.gateway.errors import error_answer, internal_error, method_not_allowed, unknown_path
 from weighbridge.gateway.health import readiness
 from weighbridge.gateway.models import list_models, model_names
 from weighbridge.gateway.openapi import with_completions
 from weighbridge.gateway.parts import Parts
-from weighbridge.gateway.web import credentials, json_response
+from weighbridge.gateway.web import credentials, json_response, request_id_of
 from weighbridge.router.admitted import ClientGone
+from weighbridge.state.audit import AuditLog
 
 
 def make_api(
@@ -27,6 +29,7 @@ def make_api(
 ) -> FastAPI:
     """The FastAPI application. Its schema is at `/openapi.json`; it serves no documentation pages, because those
     fetch their scripts from other people's servers."""
+    access = Access(auth, AuditLog(parts.state))
     api = FastAPI(
         title="Weighbridge",
         version="1",
@@ -34,12 +37,13 @@ def make_api(
         redoc_url=None,
         redirect_slashes=False,
         lifespan=lifespan,
+        dependencies=[Depends(access.guard())],
     )
     _answer_errors_as_openai_does(api, parts.ids.new)
     _add_models(api, parts, auth)
     _add_health(api, parts)
     _add_metrics(api, parts, auth)
-    add_admin(api, parts, auth)
+    add_admin(api, parts, auth, access)
     with_completions(api, model_names(parts))
     return api
 
@@ -47,14 +51,14 @@ def make_api(
 def _add_models(api: FastAPI, parts: Parts, auth: Authenticator) -> None:
     @api.get("/v1/models", tags=["models"], summary="The models by name, and what serves each of them")
     async def models(request: Request) -> Response:
-        auth.api(*credentials(request))
-        return json_response({"object": "list", "data": list_models(parts)})
+        caller = auth.api(*credentials(request))
+        return json_response({"object": "list", "data": list_models(parts, caller.barred)})
 
     # An alias or an adapter may have slashes in its name.
     @api.get("/v1/models/{name:path}", tags=["models"], summary="One model")
     async def model(name: str, request: Request) -> Response:
-        auth.api(*credentials(request))
-        for known in list_models(parts):
+        caller = auth.api(*credentials(request))
+        for known in list_models(parts, caller.barred):
             if known["id"] == name:
                 return json_response(known)
         raise ApiError(
@@ -92,30 +96,30 @@ def _add_metrics(api: FastAPI, parts: Parts, auth: Authenticator) -> None:
 
 
 def _answer_errors_as_openai_does(api: FastAPI, new_id: Callable[[], str]) -> None:
-    def answer(error: ApiError) -> Response:
-        headers, body = error_answer(error, new_id())
+    def answer(error: ApiError, request: Request) -> Response:
+        headers, body = error_answer(error, request_id_of(request) or new_id())
         response = Response(body, status_code=error.status)
         response.raw_headers = headers
         return response
 
-    async def api_error(_: Request, exc: Exception) -> Response:
+    async def api_error(request: Request, exc: Exception) -> Response:
         assert isinstance(exc, ApiError)
-        return answer(exc)
+        return answer(exc, request)
 
-    async def http_error(_: Request, exc: Exception) -> Response:
+    async def http_error(request: Request, exc: Exception) -> Response:
         assert isinstance(exc, HTTPException)
         if exc.status_code == 405:
-            response = answer(method_not_allowed())
+            response = answer(method_not_allowed(), request)
             response.headers["allow"] = _with_head((exc.headers or {}).get("Allow", ""))
             return response
-        return answer(unknown_path())
+        return answer(unknown_path(), request)
 
     async def gone(_: Request, exc: Exception) -> Response:
         # Nobody reads it; the server wants an answer all the same.
         return Response(status_code=499)
 
-    async def fault(_: Request, exc: Exception) -> Response:
-        return answer(internal_error())
+    async def fault(request: Request, exc: Exception) -> Response:
+        return answer(internal_error(), request)
 
     handlers: dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = {
         ApiError: api_error,

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 
 from starlette.types import ASGIApp
 
+from weighbridge.config.legal import is_loopback
 from weighbridge.gateway.api import make_api
 from weighbridge.gateway.auth import Authenticator
 from weighbridge.gateway.chat import ChatRoute, Form
@@ -27,7 +28,9 @@ def create_app(parts: Parts, *, on_first_ready: Callable[[], None] = lambda: Non
         on_first_ready: called once, when the first local tier can serve.
     """
     server = parts.settings.server
-    auth = Authenticator(parts.settings.auth)
+    auth = Authenticator(
+        parts.settings.auth, parts.keys, open_to_local=is_loopback(parts.settings.server.host)
+    )
     concurrency = Concurrency(
         most=server.max_concurrent_requests,
         most_per_key=server.max_concurrent_per_key,

@@ -1,26 +1,31 @@
 """Who may call: API keys, admin keys, and the rule for a gateway that has none.
 
-Keys are kept as SHA-256 only. A key is 256 random bits (`weighbridge key new`), so a plain hash is enough: there is
-nothing to guess, and digests are compared in constant time.
+Keys are kept as SHA-256 only. A key is 256 random bits, so a plain hash is enough: there is nothing to guess. The hash
+of what a caller sends is looked up in a dictionary, which takes as long for one key as for a million; how long that
+took tells something of a hash at most, and no key can be made from one.
 
-With no key configured at all only this machine may call: the peer's address and the `Host` header must be loopback
-(a page that rebinds its DNS name to 127.0.0.1 still sends its own name), a browser's `Origin` must be loopback too,
-each of the two at most once, and a request that a proxy forwarded or another site's page sent is not a local one.
+As long as there is no key at all, and never was one, only this machine may call: the peer's address and the `Host`
+header must be loopback (a page that rebinds its DNS name to 127.0.0.1 still sends its own name), a browser's `Origin`
+must be loopback too, each of the two at most once, and a request that a proxy forwarded or another site's page sent is
+not a local one.
 """
 
 from __future__ import annotations
 
 import hashlib
-import hmac
 import ipaddress
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeVar
+from typing import Final
 from urllib.parse import urlsplit
 
+from weighbridge.config.clock import Clock, SystemClock
 from weighbridge.config.errors import ApiError
 from weighbridge.config.settings import AuthSettings
+from weighbridge.state.key_table import Admin, Caller, KeyTable
+from weighbridge.state.keys import KeyStore
+
+__all__ = ["LOCAL_CALLER", "Admin", "Authenticator", "Caller", "HeaderMap", "Peer", "header_map", "is_local"]
 
 LOCAL_CALLER = "loopback"
 """The key id in records, and the `who` of admin changes, when no key is configured."""
@@ -38,7 +43,8 @@ the only one."""
 Peer = tuple[str, int] | None
 """The other end of the connection as ASGI names it."""
 
-T = TypeVar("T")
+_LOCAL: Final = Caller(LOCAL_CALLER, "default")
+_LOCAL_ADMIN: Final = Admin(LOCAL_CALLER, "admin")
 
 
 def header_map(raw: Sequence[tuple[bytes, bytes]]) -> HeaderMap:
@@ -51,62 +57,76 @@ def header_map(raw: Sequence[tuple[bytes, bytes]]) -> HeaderMap:
     return headers
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Who asks, by the names in the settings."""
-
-    key_id: str
-    tenant: str
-
-
 class Authenticator:
-    """Checks every request. The two kinds of key are never interchangeable; the settings refuse a key that is both."""
+    """Checks every request. The two kinds of key are never interchangeable: the settings refuse a key that is both.
 
-    def __init__(self, settings: AuthSettings) -> None:
-        self._callers = {key.digest: Caller(key.id, key.tenant) for key in settings.keys}
-        self._admins = {key.digest: key.id for key in settings.admin_keys}
+    Args:
+        settings: the keys that the settings have.
+        keys: those made while the gateway runs, with the settings' own in one table; None where there are none.
+        open_to_local: callers of this machine need no key as long as there is none. False where others can reach the
+            gateway.
+    """
+
+    def __init__(
+        self, settings: AuthSettings, keys: KeyStore | None = None, *, open_to_local: bool = True
+    ) -> None:
+        self._table = KeyTable.of(settings) if keys is None else keys.table
+        self._clock: Clock = SystemClock() if keys is None else keys.clock
+        self._open_to_local = open_to_local
 
     @property
     def keyless(self) -> bool:
-        """No API key is configured: only this machine may call."""
-        return not self._callers
+        """There is no API key and never was one: only this machine may call."""
+        return self._open_to_local and not self._table.keyed
 
     def api(self, headers: HeaderMap, peer: Peer) -> Caller:
         """The caller of an API route.
 
         Raises:
-            ApiError: 401 without a good key; 403 from elsewhere while no key is configured.
+            ApiError: 401 without a good key; 403 from elsewhere while there is no key at all.
         """
-        if self._callers:
-            return _known(self._callers, headers, "API key")
+        table = self._table
+        if table.keyed or not self._open_to_local:
+            caller = table.callers.get(_digest(headers))
+            if caller is None or self._over(caller.until_ns):
+                raise _not_known(headers, "API key")
+            return caller
         if not is_local(headers, peer):
             raise ApiError(
                 403,
-                "No API key is configured here (auth.keys), so only programs on the gateway's own machine may call.",
+                "There is no API key here (auth.keys), so only programs on the gateway's own machine may call.",
                 type="permission_error",
                 code="loopback_only",
             )
-        return Caller(LOCAL_CALLER, "default")
+        return _LOCAL
 
     def admin(self, headers: HeaderMap, peer: Peer) -> str:
-        """The admin key's id.
+        """The admin key's id. Raises what `admin_key` does; what the key may do, `gateway.admin_access` says."""
+        return self.admin_key(headers, peer).key_id
+
+    def admin_key(self, headers: HeaderMap, peer: Peer) -> Admin:
+        """The admin key of an admin route, and its role.
 
         Without any key of either kind a local caller may administer, as it may call. Once there are API keys, the
         admin routes need an admin key.
 
         Raises:
-            ApiError: 401 without a good admin key; 403 where none is configured.
+            ApiError: 401 without a good admin key; 403 where there is none.
         """
-        if self._admins:
-            return _known(self._admins, headers, "admin key")
-        if self._callers or not is_local(headers, peer):
+        table = self._table
+        if table.admin_keyed:
+            admin = table.admins.get(_digest(headers))
+            if admin is None or self._over(admin.until_ns):
+                raise _not_known(headers, "admin key")
+            return admin
+        if not self.keyless or not is_local(headers, peer):
             raise ApiError(
                 403,
-                "No admin key is configured here (auth.admin_keys).",
+                "There is no admin key here (auth.admin_keys).",
                 type="permission_error",
                 code="admin_key_not_configured",
             )
-        return LOCAL_CALLER
+        return _LOCAL_ADMIN
 
     def metrics(self, headers: HeaderMap, peer: Peer) -> None:
         """Metrics are open to this machine, as Prometheus expects; others need a key of either kind.
@@ -116,8 +136,12 @@ class Authenticator:
         """
         if is_local(headers, peer):
             return
-        if _find(self._admins, headers) is None:
+        admin = self._table.admins.get(_digest(headers))
+        if admin is None or self._over(admin.until_ns):
             self.api(headers, peer)
+
+    def _over(self, until_ns: int | None) -> bool:
+        return until_ns is not None and self._clock.wall_ns() >= until_ns
 
 
 def is_local(headers: HeaderMap, peer: Peer) -> bool:
@@ -140,29 +164,22 @@ def _says_forwarded(name: bytes) -> bool:
     return name in _FORWARDED or name.startswith(_FORWARDED_PREFIX)
 
 
-def _known(table: Mapping[bytes, T], headers: HeaderMap, kind: str) -> T:
-    found = _find(table, headers)
-    if found is not None:
-        return found
+def _not_known(headers: HeaderMap, kind: str) -> ApiError:
     message = (
         f"That is not an {kind} of this gateway."
         if b"authorization" in headers
         else f"This needs an {kind}: send 'Authorization: Bearer KEY'."
     )
-    raise ApiError(401, message, type="invalid_request_error", code="invalid_api_key")
+    return ApiError(401, message, type="invalid_request_error", code="invalid_api_key")
 
 
-def _find(table: Mapping[bytes, T], headers: HeaderMap) -> T | None:
+def _digest(headers: HeaderMap) -> bytes:
+    """The hash of the key that was sent; empty, which is no hash, without one."""
     scheme, _, key = headers.get(b"authorization", b"").partition(b" ")
     key = key.strip()
     if scheme.lower() != b"bearer" or not key or len(key) > _MAX_KEY_BYTES:
-        return None
-    digest = hashlib.sha256(key).digest()
-    found = None
-    for known, who in table.items():
-        if hmac.compare_digest(known, digest):
-            found = who
-    return found
+        return b""
+    return hashlib.sha256(key).digest()
 
 
 @lru_cache(maxsize=256)

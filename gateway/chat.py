@@ -142,7 +142,7 @@ class ChatRoute:
             raise ShuttingDown()
         caller = self._auth.api(headers, scope.get("client"))
         concurrency, held = self._concurrency, 0
-        concurrency.enter(caller.key_id)
+        concurrency.enter(caller.key_id, caller.parallel)
         try:
             if headers.get(b"content-encoding", b"identity").strip().lower() != b"identity":
                 raise compressed()
@@ -184,6 +184,7 @@ class ChatRoute:
             conversation=wishes.conversation,
             explain=wishes.explain,
             traceparent=traceparent,
+            barred=caller.barred,
         )
 
     async def _serve(self, request: Admitted, caller: Line | _Received, sink: AsgiSink) -> None:

@@ -1,8 +1,8 @@
 """The `weighbridge` command.
 
 Exit status: 0 done or stopped in order; 1 the gateway cannot start (port or state folder in use); 2 the settings, the
-policy or the command line are wrong; 130 ended at once. `mask` and `egress verify` say their own in their help. Errors
-are one line each on stderr.
+policy or the command line are wrong; 130 ended at once. `mask`, `egress verify` and `audit verify` say their own in
+their help. Errors are one line each on stderr.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from weighbridge.config.errors import ConfigError
+from weighbridge.gateway.cli_audit import add_audit
 from weighbridge.gateway.cli_egress import add_egress
 from weighbridge.gateway.cli_masking import add_masking
 from weighbridge.gateway.cli_overlay import add_overlay
@@ -112,6 +113,7 @@ def _parser() -> argparse.ArgumentParser:
     add_masking(commands, _common)
     add_score(commands, _common)
     add_egress(commands, _common)
+    add_audit(commands, _common)
     add_overlay(commands, _common)
 
     key = commands.add_parser("key", help="make API and admin keys", allow_abbrev=False)
@@ -269,13 +271,14 @@ def _print_settings(settings: Settings) -> None:
 
 def _new_key(_: argparse.Namespace) -> int:
     import hashlib
-    import secrets
 
-    key = f"wb-{secrets.token_urlsafe(32)}"
+    from weighbridge.config.fresh_key import fresh_key
+
+    key = fresh_key()
     print(f"key: {key}\nsha256: {hashlib.sha256(key.encode()).hexdigest()}")
     complain(
         "The key goes to its user and is kept nowhere; the hash goes into the settings, under auth.keys or "
-        "auth.admin_keys, with an id."
+        "auth.admin_keys, with an id. Keys that can be changed while the gateway runs are made over its admin API."
     )
     return OK
 

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from weighbridge.observability.egress_verify import Verdict
-
-WHOLE, BROKEN, CANNOT_TELL = 0, 1, 2
-"""Exit statuses."""
+from weighbridge.gateway.cli_chain import add_verify
+from weighbridge.gateway.cli_chain import run_verify as run
 
 
 def add_egress(commands: Any, common: Any) -> None:
@@ -21,75 +17,13 @@ def add_egress(commands: Any, common: Any) -> None:
         common: adds the options that all commands share to one of them.
     """
     egress = commands.add_parser("egress", help="prove the record of what left", allow_abbrev=False)
-    verify = egress.add_subparsers(metavar="COMMAND", required=True).add_parser(
-        "verify",
-        help="prove that no row of the egress record was changed, added or taken out",
-        description="Goes through the chain over the egress rows in the usage ledger, beside a running gateway or "
-        "without one. Exit status 0: whole; 1: broken, and the number of the first row that is wrong; 2: cannot tell, "
-        "because there is no ledger or no secret, or it cannot be read. Rows missing at the end show only against a "
-        "head that was written down earlier (--head).",
-        allow_abbrev=False,
-    )
-    common(verify)
-    verify.add_argument("--state-dir", metavar="DIR", help="folder of the usage ledger (state_dir)")
-    verify.add_argument(
-        "--head",
-        metavar="HASH",
-        type=_head,
-        help="the head that an earlier run printed; the chain must run through it",
-    )
+    verify = add_verify(egress, common, what="egress record", where="usage ledger", file="usage ledger")
     verify.set_defaults(run=run_verify)
-
-
-def _head(text: str) -> str:
-    head = text.strip().lower()
-    if re.fullmatch(r"[0-9a-f]{64}", head) is None:
-        raise argparse.ArgumentTypeError("must be 64 hex digits")
-    return head
 
 
 def run_verify(args: argparse.Namespace) -> int:
     """Returns the exit status."""
-    from weighbridge.config.errors import ConfigError
-    from weighbridge.gateway.cli import complain, settings_of
-    from weighbridge.masking.secret import SECRET_FILE, find_secrets
-    from weighbridge.observability.egress_verify import CannotTell, verify_file
+    from weighbridge.observability.egress_verify import verify_file
     from weighbridge.observability.ledger_read import LEDGER_FILE
 
-    settings = settings_of(args)
-    try:
-        secrets = find_secrets(settings.masking, settings.state_dir)
-        if secrets is None:
-            complain(
-                f"no secret to verify with: set masking.secret_file, or name the folder that holds {SECRET_FILE}"
-            )
-            return CANNOT_TELL
-        verdict = verify_file(settings.state_dir / LEDGER_FILE, secrets.chain_keys(), args.head)
-    except (ConfigError, CannotTell) as exc:
-        complain(str(exc))
-        return CANNOT_TELL
-    _tell(verdict, args.head)
-    if verdict.bad_seq is not None:
-        complain(f"broken: row {verdict.bad_seq} {verdict.fault}")
-        return BROKEN
-    print("whole" if args.head else "whole, as far as it goes: rows missing at the end show only with --head")
-    return WHOLE
-
-
-def _tell(verdict: Verdict, pinned: str | None) -> None:
-    before = "" if verdict.bad_seq is None else " before the first that is wrong"
-    adopted = f", {verdict.adopted} of them older than the chain" if verdict.adopted else ""
-    print(f"rows: {verdict.rows}{before}{adopted}")
-    if verdict.rows:
-        print(f"first: {_time(verdict.first_ns)}\nlast: {_time(verdict.last_ns)}")
-        print("keys: " + ", ".join(f"{key} ({count} rows)" for key, count in verdict.keys.items()))
-    print(f"head: {verdict.head}")
-    if pinned is not None and verdict.pinned_at is not None:
-        print(f"pinned head: row {verdict.pinned_at}, {verdict.rows - verdict.pinned_at} rows since")
-
-
-def _time(ns: int | None) -> str:
-    from datetime import UTC, datetime
-
-    seconds, rest = divmod(ns or 0, 1_000_000_000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest // 1_000_000:03d}Z"
+    return run(args, LEDGER_FILE, verify_file, lambda secrets: secrets.chain_keys())

@@ -36,9 +36,11 @@ def run_drop(args: argparse.Namespace) -> int:
     from weighbridge.config.errors import ConfigError
     from weighbridge.gateway.cli import complain, settings_of
     from weighbridge.gateway.parts import STATE_FILE
+    from weighbridge.masking.secret import obtain_secrets
     from weighbridge.observability.ledger_read import LEDGER_FILE
     from weighbridge.observability.spool_lock import SpoolLock
     from weighbridge.policies.overlay import is_reason
+    from weighbridge.state.acting import Acting, acting
     from weighbridge.state.store import StateStore, StateUnavailable
 
     if not is_reason(args.reason):
@@ -55,12 +57,14 @@ def run_drop(args: argparse.Namespace) -> int:
         complain(str(exc))
         return 2
     try:
-        state = StateStore.open(file, SystemClock())
+        keys = obtain_secrets(settings.masking, settings.state_dir).audit_keys()
+        state = StateStore.open(file, SystemClock(), audit_key=keys[0])
         try:
             if state.overlay() is None:
                 print("no change lies over the policy file")
                 return 0
-            state.set_overlay({}, "command line", args.reason)
+            with acting(Acting("overlay.drop")):
+                state.set_overlay({}, "command line", args.reason)
         finally:
             state.close()
     except (ConfigError, StateUnavailable, ValueError) as exc:

@@ -55,18 +55,22 @@ class Concurrency:
         """Bytes of bodies held, small ones not counted."""
         return self._body_bytes
 
-    def enter(self, key_id: str) -> None:
+    def enter(self, key_id: str, most_of_key: int | None = None) -> None:
         """Count one more request; `leave` takes it back.
+
+        Args:
+            most_of_key: requests of this key, where that is fewer than of any key.
 
         Raises:
             ApiError: 429 where the key, 503 where the gateway has as many as it may. Nothing was counted then.
         """
         of_key = self._of_key.get(key_id, 0)
-        if of_key >= self._most_per_key:
+        most = self._most_per_key if most_of_key is None else min(most_of_key, self._most_per_key)
+        if of_key >= most:
             self._refused("key")
             raise ApiError(
                 429,
-                f"This API key has {self._most_per_key} requests under way, which is as many as it may have at once.",
+                f"This API key has as many requests under way as it may have at once ({most}).",
                 type="rate_limit_error",
                 code=_TOO_MANY,
                 retry_after_s=RETRY_AFTER_S,
@@ -83,7 +87,9 @@ class Concurrency:
         Args:
             held: what `hold`, or `settle` after it, returned.
         """
-        self._of_key[key_id] -= 1
+        of_key = self._of_key.pop(key_id) - 1
+        if of_key:  # keys come and go while it runs
+            self._of_key[key_id] = of_key
         self._count -= 1
         self._body_bytes -= held
 

@@ -16,6 +16,7 @@ from weighbridge.gateway.errors import (
     method_not_allowed,
     not_served_yet,
 )
+from weighbridge.gateway.web import REQUEST_ID_IN_SCOPE
 from weighbridge.router.admitted import Header
 
 log = logging.getLogger("weighbridge.gateway")
@@ -85,7 +86,8 @@ class Front:
             await send(message)
 
         try:
-            await self._rest({**scope, "method": "GET"} if head else scope, receive, watched)
+            method = "GET" if head else scope["method"]
+            await self._rest({**scope, "method": method, REQUEST_ID_IN_SCOPE: request_id}, receive, watched)
         except Exception as exc:
             log_unexpected(log, exc, request_id)
             if not started:

@@ -15,15 +15,15 @@ def model_names(parts: Parts) -> tuple[str, ...]:
     return (*MODEL_NAMES, *parts.settings.adapters)
 
 
-def list_models(parts: Parts) -> list[dict[str, Any]]:
+def list_models(parts: Parts, barred: frozenset[Road] = frozenset()) -> list[dict[str, Any]]:
     """OpenAI model objects, each with a `weighbridge` object beside the usual fields; those of the policy's aliases
-    last, as far as what they stand for is served here."""
+    last, as far as what they stand for is served here. `barred`: roads that the caller's key may not use."""
     models = [_auto(parts)]
     for road in LOCAL_ROADS:
-        if (tier := parts.pool.tier(road)) is not None:
+        if (tier := parts.pool.tier(road)) is not None and road not in barred:
             models.append(_local(parts, road))
             models += [_adapter(parts, tier, name) for name in tier.adapters]
-    if parts.gate.configured:
+    if parts.gate.configured and COMMERCIAL not in barred:
         models.append(_commercial(parts))
     served = {model["id"]: model["weighbridge"] for model in models}
     aliases = parts.policies.current.aliases

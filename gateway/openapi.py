@@ -173,6 +173,8 @@ def with_completions(api: FastAPI, models: Sequence[str]) -> None:
 
 
 _COMPLETIONS = tuple(status for status in _REFUSALS if status != "409")
+_BY_ID = ("/admin/v1/policies/", "/admin/v1/keys", "/admin/v1/admin-keys")
+"""Admin routes that name things by their id."""
 _ADMIN = ("400", "401", "403", "408", "413", "500", "503")
 
 
@@ -183,7 +185,7 @@ def _say_refusals(made: dict[str, Any]) -> None:
             responses = operation["responses"]
             # Its own answer to a wrong parameter; ours is a 400.
             responses.pop("422", None)
-            if path.startswith("/admin/v1/policies/"):
+            if path.startswith(_BY_ID):
                 # What an operation says of its own refusals stands.
                 operation["responses"] = _refusals((*_ADMIN, "404", "409")) | responses
             elif path.startswith("/admin/"):

@@ -28,6 +28,7 @@ from weighbridge.pool.pool import Pool
 from weighbridge.pool.tier import Tier
 from weighbridge.router.dispatch import Dispatch
 from weighbridge.router.lifecycle import Limits
+from weighbridge.state.keys import KeyStore
 from weighbridge.state.pins import StoredPins
 from weighbridge.state.store import StateStore
 from weighbridge.state.switch import EgressSwitch
@@ -56,6 +57,7 @@ class Parts:
     gate: EgressGate
     ledger: Ledger
     state: StateStore
+    keys: KeyStore
     switch: EgressSwitch
     metrics: Metrics
     dispatch: Dispatch
@@ -114,8 +116,9 @@ def build_parts(
             metrics=metrics,
         )
         opened.callback(ledger.close_sync)
-        state = StateStore.open(folder / STATE_FILE, clock)
+        state = StateStore.open(folder / STATE_FILE, clock, audit_key=secrets.audit_keys()[0])
         opened.callback(state.close)
+        keys = KeyStore(state, settings.auth)
         switch = EgressSwitch(state, settings.commercial.kill_switch_file, metrics)
         pins = StoredPins(state)
         policies = PolicyStore(
@@ -166,6 +169,7 @@ def build_parts(
         gate=gate,
         ledger=ledger,
         state=state,
+        keys=keys,
         switch=switch,
         metrics=metrics,
         dispatch=dispatch,

@@ -11,6 +11,7 @@ import msgspec
 
 from weighbridge.config.core_dumps import forbid_core_dumps
 from weighbridge.config.errors import ConfigError
+from weighbridge.config.legal import is_loopback
 from weighbridge.config.roads import AUTO
 from weighbridge.config.settings import Settings
 from weighbridge.gateway.app import EngineFactory, Parts, build_parts, create_app
@@ -52,11 +53,12 @@ def serve(
             url = reachable_url(
                 server_settings.host, sock.getsockname()[1], settings.server.tls_certfile is not None
             )
-            server = _server(parts, lambda: announce(first_request(settings, url)))
+            table = parts.keys.table
+            server = _server(parts, lambda: announce(first_request(settings, url, table.keyed)))
             if engine_factory is None and not all(tier.endpoints for tier in settings.tiers.values()):
                 local_engines.preload()
             listen(sock)
-            _say_hello(settings, url)
+            _say_hello(settings, url, table.keyed)
             server.run(sockets=[sock])
         finally:
             # Only what a server that never ran left open; its lifespan closes everything else.
@@ -87,10 +89,14 @@ def _server(parts: Parts, on_first_ready: Callable[[], None]) -> GatewayServer:
         ) from None
 
 
-def _say_hello(settings: Settings, url: str) -> None:
+def _say_hello(settings: Settings, url: str, keyed: bool) -> None:
     log.info("listening on %s; models are still loading, GET /health/ready tells", url)
-    if not settings.auth.keys:
-        log.warning("no API key is configured (auth.keys): only programs on this machine may call")
+    if not keyed and is_loopback(settings.server.host):
+        log.warning("there is no API key (auth.keys): only programs on this machine may call")
+    elif not keyed:
+        log.warning(
+            "there is no API key yet: nobody may call before an admin makes one (POST /admin/v1/keys)"
+        )
     embedded = [
         name for name, tier in settings.tiers.items() if tier.model_path is None and not tier.endpoints
     ]
@@ -101,13 +107,13 @@ def _say_hello(settings: Settings, url: str) -> None:
         )
 
 
-def first_request(settings: Settings, url: str) -> str:
-    """A `curl` command that asks this gateway something."""
+def first_request(settings: Settings, url: str, keyed: bool) -> str:
+    """A `curl` command that asks this gateway something; `keyed`: it needs an API key."""
     body = {"model": AUTO, "messages": [{"role": "user", "content": "Say hello in five words."}]}
     words = ["curl", f"{url}/v1/chat/completions"]
     if settings.server.tls_certfile is not None:
         words += ["--cacert", str(settings.server.tls_certfile)]
     command = shlex.join(words)
-    if settings.auth.keys:
+    if keyed or not is_loopback(settings.server.host):
         command += ' -H "authorization: Bearer $API_KEY"'
     return f"{command} \\\n  -H 'content-type: application/json' -d {shlex.quote(msgspec.json.encode(body).decode())}"

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from fastapi import Request, Response
 
 from weighbridge.config.errors import InvalidRequest
 from weighbridge.gateway.auth import HeaderMap, Peer, header_map
+
+REQUEST_ID_IN_SCOPE = "weighbridge.request_id"
+"""Where the front leaves the id of a request for those behind it."""
+
+HISTORY: Final = {"after": (0, 0, 2**63 - 1), "limit": (100, 1, 1000)}
+"""The page of a list of changes: by name what is usual, the least and the most."""
 
 _DIGITS = re.compile("[0-9]{1,19}")
 
@@ -23,6 +29,11 @@ def credentials(request: Request) -> tuple[HeaderMap, Peer]:
     """What `gateway.auth.Authenticator` wants to see of a request."""
     peer: Peer = request.scope.get("client")
     return header_map(request.headers.raw), peer
+
+
+def request_id_of(request: Request) -> str:
+    """The id that the answer carries."""
+    return str(request.scope.get(REQUEST_ID_IN_SCOPE, ""))
 
 
 def number_in_query(request: Request, name: str, usual: int, least: int, most: int) -> int:

@@ -1,4 +1,4 @@
-"""The secret that placeholders, the hashes of the egress record and its chain derive from.
+"""The secret that placeholders, the hashes of the egress record, its chain and the audit log's derive from.
 
 It comes from the settings, or from a file in the state folder that the first start makes. Either holds one secret a
 line: the first is the one in use, the others are older ones, kept only to prove what was recorded under them.
@@ -26,6 +26,7 @@ SECRET_FILE = "masking.secret"  # noqa: S105  (a name)
 """Its name in the state folder."""
 
 _CHAIN = "egress chain"
+_AUDIT = "audit chain"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,10 @@ class Secrets:
     def chain_keys(self) -> tuple[bytes, ...]:
         """Keys of the egress chain: the one new rows are signed with, then those of the older secrets."""
         return tuple(derive_key(secret, _CHAIN) for secret in (self.current, *self.old))
+
+    def audit_keys(self) -> tuple[bytes, ...]:
+        """The same for the chain of the audit log."""
+        return tuple(derive_key(secret, _AUDIT) for secret in (self.current, *self.old))
 
 
 def find_secrets(settings: MaskingSettings, folder: Path) -> Secrets | None:

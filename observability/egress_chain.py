@@ -86,13 +86,13 @@ def link_after(link: bytes, key: bytes, signed: bytes) -> bytes:
     return hmac.digest(key, link + signed, hashlib.sha256)
 
 
-def read_tip(conn: sqlite3.Connection) -> Tip:
-    """Where the chain in the file ends.
+def read_tip(conn: sqlite3.Connection, table: str = "egress") -> Tip:
+    """Where the chain in a table of the file ends.
 
     Raises:
         ChainBroken: the last row's link is damaged.
     """
-    row = conn.execute("SELECT seq, chain FROM egress ORDER BY seq DESC LIMIT 1").fetchone()
+    row = conn.execute(f"SELECT seq, chain FROM {table} ORDER BY seq DESC LIMIT 1").fetchone()  # noqa: S608
     if row is None:
         return Tip(0, START)
     try:

@@ -99,11 +99,21 @@ class Policy:
     _waits: Mapping[str, int]
     _batch: frozenset[str]
 
-    def place(self, task: Task, score: float, tenant: str, key_id: str = "") -> Placement:
+    def place(
+        self,
+        task: Task,
+        score: float,
+        tenant: str,
+        key_id: str = "",
+        barred: frozenset[Road] = frozenset(),
+    ) -> Placement:
         """The road for a request of `tenant`. Pure: the same policy and arguments give the same placement.
 
         The task's row or the bounds say where it begins; then the rules of its task, tenant and key lead it on, see
         `reach.lead`. The road does not look at egress; who places asks `egress_for` as well.
+
+        Args:
+            barred: roads that the key may not use; they count as forbidden.
 
         Raises:
             ValueError: `score` is not a number from 0 to 1.
@@ -111,7 +121,7 @@ class Policy:
         if not 0.0 <= score <= 1.0:
             raise ValueError("a score is a number from 0 to 1")
         placed = self._begin(task, score)
-        rules = self._rules_of(task, tenant, key_id)
+        rules = self._rules_of(task, tenant, key_id, barred)
         if not rules:
             return placed
         led = lead(placed.road, rules)
@@ -123,9 +133,11 @@ class Policy:
             led.reach,
         )
 
-    def reach(self, task: Task, tenant: str, key_id: str = "") -> Reach:
-        """How far a request may go, wherever it begins."""
-        rules = self._rules_of(task, tenant, key_id)
+    def reach(
+        self, task: Task, tenant: str, key_id: str = "", barred: frozenset[Road] = frozenset()
+    ) -> Reach:
+        """How far a request may go, wherever it begins. The arguments are those of `place`."""
+        rules = self._rules_of(task, tenant, key_id, barred)
         return reach_of(rules) if rules else ANYWHERE
 
     def forbids_for_tasks(self, road: Road) -> bool:
@@ -136,12 +148,13 @@ class Policy:
         """What counts as evidence against a local answer to a request of this task."""
         return self._escalations.get(task, self._escalation)
 
-    def _rules_of(self, task: Task, tenant: str, key_id: str) -> list[RoadRule]:
+    def _rules_of(self, task: Task, tenant: str, key_id: str, barred: frozenset[Road]) -> list[RoadRule]:
         """The least particular first."""
+        own = [RoadRule.barring(barred)] if barred else []
         if not self._rules:
-            return []
+            return own
         asked: tuple[tuple[_Kind, str], ...] = (("task", task), ("tenant", tenant), ("key", key_id))
-        return [self._rules[one] for one in asked if one in self._rules]
+        return [self._rules[one] for one in asked if one in self._rules] + own
 
     def _begin(self, task: Task, score: float) -> Placement:
         row = self._rows.get(task)

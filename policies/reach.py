@@ -10,6 +10,9 @@ from weighbridge.policies.road_rules import RANK, RoadLimits, limits_of
 
 _TOP = len(ROADS) - 1
 
+THE_KEY = "this key"
+"""Who bars roads by being allowed others only, whatever the policy says."""
+
 
 @dataclass(frozen=True, slots=True)
 class RoadRule:
@@ -20,6 +23,11 @@ class RoadRule:
     low: int
     high: int
     forbidden: frozenset[Road]
+
+    @classmethod
+    def barring(cls, roads: frozenset[Road]) -> RoadRule:
+        """The rule of a key that may not use these."""
+        return cls(THE_KEY, None, 0, _TOP, roads)
 
     @classmethod
     def of(cls, who: str, limits: RoadLimits, pin: Road | None) -> RoadRule | None:
@@ -68,9 +76,12 @@ def lead(road: Road, rules: Iterable[RoadRule]) -> Led:
     """
     low, high = 0, _TOP
     forbidden: frozenset[Road] = frozenset()
+    barred: frozenset[Road] = frozenset()
     reasons: list[str] = []
     for rule in rules:
         forbidden |= rule.forbidden
+        if rule.who == THE_KEY:
+            barred = rule.forbidden
         if rule.pin is not None:
             rank = RANK[rule.pin]
             low, high = min(low, rank), max(high, rank)
@@ -93,7 +104,8 @@ def lead(road: Road, rules: Iterable[RoadRule]) -> Led:
     if road in forbidden:
         onward = _open_beside(road, reach)
         if onward is not None:
-            reasons.append(f"{road} forbidden: {onward}")
+            why = f"not allowed for {THE_KEY}" if road in barred else "forbidden"
+            reasons.append(f"{road} {why}: {onward}")
             road = onward
     return Led(road, reach, tuple(reasons))
 

@@ -288,7 +288,7 @@ class PolicyDocument(Strict):
     )
     keys: dict[RuleName, KeyRule] = Field(
         default_factory=dict,
-        description="Rules by the id of an API key (`auth.keys`).",
+        description="Rules by the id of an API key, one of `auth.keys` or one made over the admin API.",
         json_schema_extra={"keys": NAME_LEGAL},
     )
 

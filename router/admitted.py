@@ -7,6 +7,8 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from weighbridge.config.roads import Road
+
 _FIRST_TURN: Final = ("system", "developer", "user")
 
 
@@ -27,6 +29,7 @@ class Admitted(msgspec.Struct, frozen=True):
         conversation: the caller's name for the conversation it belongs to; None where it names none.
         explain: whether the answer's headers are to say how the decision came about.
         traceparent: the header of this name as it came; None where none did.
+        barred: roads that its key may not use.
     """
 
     request_id: str
@@ -44,6 +47,7 @@ class Admitted(msgspec.Struct, frozen=True):
     conversation: str | None = None
     explain: bool = False
     traceparent: bytes | None = None
+    barred: frozenset[Road] = frozenset()
 
     @property
     def begun(self) -> bool:

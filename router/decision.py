@@ -8,10 +8,10 @@ from typing import Final, Literal
 import msgspec
 
 from weighbridge.config.errors import ApiError
-from weighbridge.config.roads import AUTO, COMMERCIAL, LOCAL_70B, LOCAL_ROADS, Road
+from weighbridge.config.roads import AUTO, COMMERCIAL, LOCAL_70B, LOCAL_ROADS, ROADS, Road
 from weighbridge.policies.compiled import Policy
 from weighbridge.policies.leaving import FORBIDDEN, NEVER
-from weighbridge.policies.reach import Reach
+from weighbridge.policies.reach import THE_KEY, Reach
 from weighbridge.router.difficulty.score import CALIBRATION_VERSION, Assessment
 from weighbridge.state.pins import PinState
 
@@ -36,6 +36,8 @@ class Facts(msgspec.Struct, frozen=True):
     """How the conversation stands that the caller named; None where it named none."""
     switched_off: bool = False
     """The kill switch lets nothing leave."""
+    barred: frozenset[Road] = frozenset()
+    """Roads that the caller's key may not use."""
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -77,6 +79,8 @@ class Decision(msgspec.Struct, frozen=True):
 UNWEIGHED: Final = Assessment(0.0, "unknown", "other", ())
 """Stands for a weight that nobody asked for; see `needs_weight`. The record and the headers then hold no score."""
 
+NOT_FOR_KEY: Final = f"commercial not allowed for {THE_KEY}"
+
 Why = tuple[tuple[str, ...], tuple[str, ...]]
 
 
@@ -95,10 +99,12 @@ def why_not(weight: Assessment, policy: Policy, facts: Facts) -> Why:
     """Why the request does not leave.
 
     Returns:
-        What the policy has against it, and what else keeps it in. The first lies in the request and lasts: a
+        What the policy or the key has against it, and what else keeps it in. The first lies in the request and lasts: a
         conversation that was kept in for it stays local for good.
     """
     lasting = policy.leaving.why_not(facts.tenant, facts.key_id, weight.task, facts.data_class)
+    if COMMERCIAL in facts.barred:
+        lasting = (*lasting, NOT_FOR_KEY)
     other = [] if facts.conversation in (None, "open") else [_CONVERSATION[facts.conversation]]
     if facts.switched_off:
         other.append("egress switched off")
@@ -120,7 +126,7 @@ def decide(model: str, weight: Assessment, policy: Policy, facts: Facts, why: Wh
 
     Raises:
         ApiError: 403 for an explicit commercial road that is closed, 404 for a tier that is not here, 503
-            when there is no road at all; 403 where the policy's rules leave none.
+            when there is no road at all; 403 where the policy's rules and the key leave none.
     """
     lasting, other = why or why_not(weight, policy, facts)
     closed = (*lasting, *other)
@@ -129,11 +135,11 @@ def decide(model: str, weight: Assessment, policy: Policy, facts: Facts, why: Wh
     alias = () if named is None else (f"alias {model} of {named}",)
     model = named or model
     score = weight.score_at(policy.risk)
-    reach = policy.reach(weight.task, facts.tenant, facts.key_id)
+    reach = policy.reach(weight.task, facts.tenant, facts.key_id, facts.barred)
     if model == AUTO:
-        placed = policy.place(weight.task, score, facts.tenant, facts.key_id)
+        placed = policy.place(weight.task, score, facts.tenant, facts.key_id, facts.barred)
         may_leave = may_leave and reach.allows(COMMERCIAL)
-        road, moved = _reachable(placed.road, facts.local_roads, reach, may_leave, closed)
+        road, moved = _reachable(placed.road, facts, reach, may_leave, closed)
         alternates = _alternates(road, facts.local_roads, may_leave)
         overflow = _overflow(road, policy.overflow_order, facts.local_roads, may_leave)
         reasons = (*placed.reasons, *moved)
@@ -161,11 +167,11 @@ def decide(model: str, weight: Assessment, policy: Policy, facts: Facts, why: Wh
         clamped_score=clamped,
         task=weight.task,
         language=weight.language,
-        # What holds for the policy or the tenant as a whole is told only where it moved the request.
+        # What holds for the policy, the tenant or the key as a whole is told only where it moved the request.
         reasons=(
             *alias,
             *_wishes(facts),
-            *(why for why in closed if why not in (NEVER, FORBIDDEN)),
+            *(why for why in closed if why not in (NEVER, FORBIDDEN, NOT_FOR_KEY)),
             *reasons,
         ),
         may_leave=may_leave,
@@ -181,10 +187,11 @@ def decide(model: str, weight: Assessment, policy: Policy, facts: Facts, why: Wh
 
 
 def _reachable(
-    wanted: Road, here: tuple[Road, ...], reach: Reach, may_leave: bool, closed: tuple[str, ...]
+    wanted: Road, facts: Facts, reach: Reach, may_leave: bool, closed: tuple[str, ...]
 ) -> tuple[Road, tuple[str, ...]]:
     """`wanted`, or the best road there is instead, with the reason in words. None that the rules do not allow; a floor
     gives way where nothing above it is open."""
+    here = facts.local_roads
     local = tuple(tier for tier in here if reach.allows(tier))
     if wanted == COMMERCIAL:
         if may_leave:
@@ -193,7 +200,7 @@ def _reachable(
         if local:
             return local[-1], (f"{why}: best local tier {local[-1]}",)
         if here:
-            raise _no_road_left()
+            raise _no_road_left(facts.barred)
         if closed:
             raise egress_refused(why, "there is no local model here")
         raise ApiError(503, f"No road is open: {why}.", type="server_error", code="no_road")
@@ -205,14 +212,18 @@ def _reachable(
     if may_leave:
         return COMMERCIAL, (f"{why}: commercial",)
     if here:
-        raise _no_road_left()
+        raise _no_road_left(facts.barred)
     raise ApiError(503, f"No road is open: {why}.", type="server_error", code="no_road")
 
 
-def _no_road_left() -> ApiError:
+def _no_road_left(barred: frozenset[Road]) -> ApiError:
+    allowed = ", ".join(road for road in ROADS if road not in barred)
     return ApiError(
         403,
-        "The policy leaves no road open for this request: the others are forbidden or above its ceiling.",
+        f"No road is open for this request: its API key may use {allowed} alone, and what the policy leaves of that is "
+        "not to be had here."
+        if barred
+        else "The policy leaves no road open for this request: the others are forbidden or above its ceiling.",
         type="permission_error",
         code="no_road_allowed",
     )
@@ -282,9 +293,12 @@ def _explicit(model: str, facts: Facts, closed: tuple[str, ...], reach: Reach) -
     for road in facts.local_roads:
         if road == model or facts.adapters.get(model) == road:
             if road in reach.forbidden:
+                who = (
+                    "This API key may not" if road in facts.barred else "The policy does not let this request"
+                )
                 raise ApiError(
                     403,
-                    f"The policy does not let this request use {road}; choose another model or 'auto'.",
+                    f"{who} use {road}; choose another model or 'auto'.",
                     type="permission_error",
                     code="road_forbidden",
                     param="model",

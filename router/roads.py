@@ -178,6 +178,7 @@ class Roads:
             request.data_class,
             self._gate.configured,
             self._switched_off(),
+            request.barred,
         )
         weighed = self._settled.find(policy, facts)
         if weighed is None:
@@ -203,6 +204,7 @@ class Roads:
             request.data_class,
             pin,
             self._switched_off(),
+            request.barred,
         )
         weight = assess(request.body) if needs_weight(request.model, policy, facts) else UNWEIGHED
         lasting, other = why = why_not(weight, policy, facts)

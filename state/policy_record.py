@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from weighbridge.state.audit_chain import Deed, brief
 from weighbridge.state.store import OverlayEntry, StateStore
 
 Source = Literal["file", "admin"]
@@ -125,7 +126,10 @@ class PolicyRecord:
         """Keep that the file brought a version into force; the entry's id."""
         at_ns = self._store.clock.wall_ns()
         with self._store.writing() as conn:
-            return _insert(conn, at_ns, new, "file", "", "")
+            before = _latest(conn)
+            number = _insert(conn, at_ns, new, "file", "", "")
+            self._audited(conn, at_ns, new, before, "", "")
+        return number
 
     def from_admin(self, new: NewVersion, who: str, why: str) -> OverlayEntry:
         """Keep an admin's change: the overlay that is in force from now on, and the version it makes.
@@ -135,7 +139,9 @@ class PolicyRecord:
         """
 
         def beside(conn: sqlite3.Connection, at_ns: int) -> None:
+            before = _latest(conn)
             _insert(conn, at_ns, new, "admin", who, why)
+            self._audited(conn, at_ns, new, before, who, why)
 
         return self._store.set_overlay(
             new.overlay, who, why, base_policy_version=new.base_version, beside=beside
@@ -152,7 +158,8 @@ class PolicyRecord:
         content: Mapping[str, Any],
     ) -> int:
         """Keep a proposal; its id. The arguments are the fields of `Proposal` and `StoredProposal`."""
-        values = (self._store.clock.wall_ns(), who, why, form, base_version, version)
+        at_ns = self._store.clock.wall_ns()
+        values = (at_ns, who, why, form, base_version, version)
         with self._store.writing() as conn:
             number = conn.execute(
                 "INSERT INTO policy_proposals (at_ns, who, why, form, base_version, version, patch, content) "
@@ -164,6 +171,8 @@ class PolicyRecord:
                 "AND id NOT IN (SELECT proposal FROM policy_versions WHERE proposal IS NOT NULL)",
                 ((number or 0) - MOST_PROPOSALS,),
             )
+            proposed = {"form": form, "base_version": base_version, "version": version}
+            self._store.audited(conn, at_ns, Deed(who, f"proposal {number}", None, proposed, why))
         return number or 0
 
     def last(self) -> StoredVersion | None:
@@ -193,12 +202,36 @@ class PolicyRecord:
         rows = self._store.rows(_PROPOSALS + "WHERE p.id > ? ORDER BY p.id LIMIT ?", (after, limit))
         return [Proposal(*row) for row in rows]
 
+    def _audited(
+        self,
+        conn: sqlite3.Connection,
+        at_ns: int,
+        new: NewVersion,
+        before: tuple[str, dict[str, Any]] | None,
+        who: str,
+        why: str,
+    ) -> None:
+        version, content = before or (None, {})
+        was, becomes = brief(content, new.content)
+        becomes["version"] = new.version
+        for name, number in (("proposal", new.proposal), ("back_to", new.back_to)):
+            if number is not None:
+                becomes[name] = number
+        deed = Deed(who, "policy", None if before is None else {**was, "version": version}, becomes, why)
+        self._store.audited(conn, at_ns, deed)
+
     def _one(self, where: str, values: Sequence[object]) -> StoredVersion | None:
         rows = self._store.rows(_STORED + where, values)
         if not rows:
             return None
         *entry, base, overlay, content = rows[0]
         return StoredVersion(VersionEntry(*entry), *map(msgspec.json.decode, (base, overlay, content)))
+
+
+def _latest(conn: sqlite3.Connection) -> tuple[str, dict[str, Any]] | None:
+    """The latest version and its content."""
+    row = conn.execute("SELECT version, content FROM policy_versions ORDER BY id DESC LIMIT 1").fetchone()
+    return None if row is None else (row[0], msgspec.json.decode(row[1]))
 
 
 def _insert(conn: sqlite3.Connection, at_ns: int, new: NewVersion, source: Source, who: str, why: str) -> int:

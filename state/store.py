@@ -1,10 +1,11 @@
 """Durable state that is not usage: the file it is kept in, and what administrators have laid over the policy file.
 
-`state.policy_record`, `state.switch` and `state.pins` keep theirs in the same file.
+`state.policy_record`, `state.switch`, `state.keys`, `state.audit` and `state.pins` keep theirs in the same file.
 """
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +18,10 @@ import msgspec
 
 from weighbridge.config.clock import Clock
 from weighbridge.observability.sqlite_file import open_database, transaction
+from weighbridge.state import audit_chain
+from weighbridge.state.audit_chain import ChainBroken, Deed, brief
+
+log = logging.getLogger(__name__)
 
 _MIGRATIONS: Final = (
     (
@@ -52,7 +57,25 @@ _MIGRATIONS: Final = (
         "CREATE INDEX policy_versions_by_version ON policy_versions (version, id)",
         "CREATE INDEX policy_versions_by_proposal ON policy_versions (proposal) WHERE proposal IS NOT NULL",
     ),
+    (
+        # API keys and admin keys. A row is never taken out: an id in a record goes on to mean one key.
+        """CREATE TABLE keys (
+            seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE,
+            kind TEXT NOT NULL CHECK (kind IN ('api', 'admin')), name TEXT NOT NULL, tenant TEXT NOT NULL,
+            role TEXT CHECK ((kind = 'api') = (role IS NULL)), roads TEXT, parallel INTEGER,
+            created_ns INTEGER NOT NULL, created_by TEXT NOT NULL, expires_ns INTEGER, revoked_ns INTEGER
+        )""",
+        # Every hash a key has had, and until when it is good; null for the one in use.
+        """CREATE TABLE key_hashes (
+            digest BLOB PRIMARY KEY, key_id TEXT NOT NULL REFERENCES keys (id), until_ns INTEGER
+        ) WITHOUT ROWID""",
+        "CREATE INDEX key_hashes_by_key ON key_hashes (key_id)",
+        audit_chain.TABLE,
+    ),
 )
+
+VERSION: Final = len(_MIGRATIONS)
+"""`PRAGMA user_version` of a file that is up to date."""
 
 
 class StateUnavailable(Exception):
@@ -83,19 +106,26 @@ class OverlayEntry:
 class StateStore:
     """A SQLite file with `synchronous=FULL`: what was set is on the disk itself. Any thread may call it."""
 
-    def __init__(self, conn: sqlite3.Connection, clock: Clock) -> None:
+    def __init__(self, conn: sqlite3.Connection, clock: Clock, audit_key: bytes | None = None) -> None:
         self._conn = conn
         self._clock = clock
+        self._audit_key = audit_key
         self._lock = threading.Lock()
 
     @classmethod
-    def open(cls, path: Path, clock: Clock) -> StateStore:
+    def open(cls, path: Path, clock: Clock, *, audit_key: bytes | None = None) -> StateStore:
         """Open or create the file at `path`.
+
+        Args:
+            audit_key: what the audit log is signed with; without one nothing is written into it.
 
         Raises:
             DatabaseUnusable (a ConfigError): it cannot be opened, is not ours, or is newer than this program.
         """
-        return cls(open_database(path, _MIGRATIONS, synchronous="FULL"), clock)
+        opened = cls(open_database(path, _MIGRATIONS, synchronous="FULL"), clock, audit_key)
+        if audit_key is not None:
+            opened._tell_head()
+        return opened
 
     def overlay(self) -> dict[str, Any] | None:
         """The values in force over the policy file; None when there are none.
@@ -127,12 +157,16 @@ class StateStore:
         at_ns = self._clock.wall_ns()
         text = msgspec.json.encode(values, order="sorted").decode()
         with self.writing() as conn:
+            before = conn.execute('SELECT "values" FROM overlays ORDER BY id DESC LIMIT 1').fetchone()
             number = conn.execute(
                 'INSERT INTO overlays (at_ns, who, why, "values", base_policy_version) VALUES (?, ?, ?, ?, ?)',
                 (at_ns, who, why, text, base_policy_version),
             ).lastrowid
             if beside is not None:
                 beside(conn, at_ns)
+            else:
+                held = msgspec.json.decode(before[0]) if before else {}
+                self.audited(conn, at_ns, Deed(who, "overlay", *brief(held, values), why))
         return OverlayEntry(number or 0, at_ns, who, why, msgspec.json.decode(text), base_policy_version)
 
     def last_change(self) -> OverlayEntry | None:
@@ -144,13 +178,13 @@ class StateStore:
         entries = self._read("SELECT * FROM overlays ORDER BY id DESC LIMIT 1")
         return entries[0] if entries else None
 
-    def history(self) -> list[OverlayEntry]:
-        """Every change, the oldest first.
+    def history(self, after: int = 0, limit: int = -1) -> list[OverlayEntry]:
+        """The changes above an id, the oldest first, at most `limit`; all of them without one.
 
         Raises:
             StateUnavailable.
         """
-        return self._read("SELECT * FROM overlays ORDER BY id")
+        return self._read("SELECT * FROM overlays WHERE id > ? ORDER BY id LIMIT ?", (after, limit))
 
     # ---- for this room ----
 
@@ -185,13 +219,41 @@ class StateStore:
             except sqlite3.Error as exc:
                 raise StateUnavailable(f"the state file cannot be written ({type(exc).__name__})") from exc
 
+    def audited(self, conn: sqlite3.Connection, at_ns: int, deed: Deed) -> None:
+        """Write the row of a change into the change's own transaction, so that there is none without the other.
+
+        Raises:
+            StateUnavailable: the log's end is damaged.
+            ValueError: a text is not proper Unicode.
+        """
+        if self._audit_key is None:
+            return
+        try:
+            audit_chain.write(conn, at_ns, self._audit_key, deed)
+        except ChainBroken:
+            raise StateUnavailable(
+                "the end of the audit log is damaged, so nothing can be recorded"
+            ) from None
+
     def close(self) -> None:
         """Idempotent; later calls raise StateUnavailable."""
         with self._lock:
             self._conn.close()
 
-    def _read(self, query: str) -> list[OverlayEntry]:
+    def _tell_head(self) -> None:
+        """For the log: rows taken off the end later show against a head that was kept elsewhere."""
+        try:
+            tip = audit_chain.tip_of(self._conn)
+        except ChainBroken:
+            log.error(
+                "the end of the audit log is damaged: no change can be recorded, so none is made; "
+                "`weighbridge audit verify` tells where"
+            )
+        else:
+            log.info("audit log: %d rows, head %s", tip.seq, tip.link.hex())
+
+    def _read(self, query: str, values: Sequence[object] = ()) -> list[OverlayEntry]:
         return [
             OverlayEntry(number, at_ns, who, why, msgspec.json.decode(text), base)
-            for number, at_ns, who, why, text, base in self.rows(query)
+            for number, at_ns, who, why, text, base in self.rows(query, values)
         ]

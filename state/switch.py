@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from weighbridge.observability.metrics import Metrics
+from weighbridge.state.audit_chain import Deed
 from weighbridge.state.store import StateStore, StateUnavailable
 
 log = logging.getLogger(__name__)
@@ -109,19 +110,25 @@ class EgressSwitch:
     def _keep(self, egress: Setting, who: str, why: str) -> SwitchEntry:
         at_ns = self._store.clock.wall_ns()
         with self._store.writing() as conn:
+            before = conn.execute("SELECT egress FROM egress_switch ORDER BY id DESC LIMIT 1").fetchone()
             number = conn.execute(
                 "INSERT INTO egress_switch (at_ns, who, why, egress) VALUES (?, ?, ?, ?)",
                 (at_ns, who, why, egress),
             ).lastrowid
+            was = {"egress": before[0] if before else "policy"}
+            self._store.audited(conn, at_ns, Deed(who, "egress switch", was, {"egress": egress}, why))
         return SwitchEntry(number or 0, at_ns, who, why, egress)
 
-    def history(self) -> list[SwitchEntry]:
-        """Every setting by an administrator, the oldest first.
+    def history(self, after: int = 0, limit: int = -1) -> list[SwitchEntry]:
+        """The settings by administrators above an id, the oldest first, at most `limit`; all of them without one.
 
         Raises:
             StateUnavailable.
         """
-        rows = self._store.rows("SELECT id, at_ns, who, why, egress FROM egress_switch ORDER BY id")
+        rows = self._store.rows(
+            "SELECT id, at_ns, who, why, egress FROM egress_switch WHERE id > ? ORDER BY id LIMIT ?",
+            (after, limit),
+        )
         return [SwitchEntry(*row) for row in rows]
 
     async def watch(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:

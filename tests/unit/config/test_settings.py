@@ -216,6 +216,12 @@ def test_a_keyed_gateway_may_listen_everywhere(tmp_path: Path) -> None:
     assert made.auth.keys[0].digest == hashlib.sha256(b"key").digest()
 
 
+def test_a_gateway_with_an_admin_key_may_listen_everywhere_as_keys_are_made_with_it(tmp_path: Path) -> None:
+    keys = '[{"id": "root", "sha256": "' + "a" * 64 + '"}]'
+    made = load(tmp_path, "server: {host: 0.0.0.0}\n", {"WEIGHBRIDGE_AUTH__ADMIN_KEYS": keys})
+    assert made.auth.admin_keys[0].role == "admin" and not made.auth.keys
+
+
 def test_the_base_url_loses_its_last_slash() -> None:
     assert (
         CommercialSettings(base_url="http://127.0.0.1:9/v1/", model="m").base_url == "http://127.0.0.1:9/v1"

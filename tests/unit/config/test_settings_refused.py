@@ -101,7 +101,7 @@ IN_FILE = {
     "open to the net": (
         "server:\n  host: 0.0.0.0\n",
         "s.yaml:2:3: server.host: 0.0.0.0 can be reached from other machines, but auth.keys holds no API key: add one, "
-        "or listen on 127.0.0.1",
+        "or an admin key to make some with (auth.admin_keys), or listen on 127.0.0.1",
     ),
     "no commercial model": (
         "commercial:\n  base_url: https://api.example.com/v1\n",

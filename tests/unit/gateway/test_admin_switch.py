@@ -24,7 +24,12 @@ async def commercial(here: World) -> dict[str, Any]:
 
 async def test_it_is_thrown_shown_and_lifted(tmp_path: Path) -> None:
     here = world(tmp_path)
-    assert (await here.get(PATH)).json() == {"egress": "policy", "by": None, "history": []}
+    assert (await here.get(PATH)).json() == {
+        "egress": "policy",
+        "by": None,
+        "history": [],
+        "next_after": None,
+    }
     assert await commercial(here) == {
         "configured": True,
         "egress": "masked",
@@ -55,7 +60,12 @@ async def test_a_file_shows(tmp_path: Path) -> None:
     assert (await commercial(here))["ready"] is True
     file.touch()
     assert (await commercial(here))["switched_off"] == "file"
-    assert (await here.get(PATH)).json() == {"egress": "never", "by": "file", "history": []}
+    assert (await here.get(PATH)).json() == {
+        "egress": "never",
+        "by": "file",
+        "history": [],
+        "next_after": None,
+    }
 
 
 @pytest.mark.parametrize(
@@ -79,7 +89,12 @@ async def test_what_is_no_setting_changes_nothing(tmp_path: Path, body: dict[str
     answer = await put(here, **body)
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_switch")
     assert "planted" not in answer.text
-    assert (await here.get(PATH)).json() == {"egress": "policy", "by": None, "history": []}
+    assert (await here.get(PATH)).json() == {
+        "egress": "policy",
+        "by": None,
+        "history": [],
+        "next_after": None,
+    }
 
 
 async def test_it_needs_an_admin_key(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from weighbridge.gateway.underway import Underway
 from weighbridge.observability.metrics import Metrics
 from weighbridge.policies.loader import policy_path
 from weighbridge.policies.store import PolicyStore
+from weighbridge.state.keys import KeyStore
 from weighbridge.state.store import StateStore
 from weighbridge.state.switch import EgressSwitch
 
@@ -89,6 +90,7 @@ class World:
 
 
 KEY, ADMIN = "wb-key", "wb-admin"
+AUDIT_KEY = bytes(range(32))
 
 
 def digest(key: str) -> str:
@@ -110,7 +112,8 @@ def world(tmp_path: Path, *, keyed: bool = False, peer: str = "127.0.0.1", **ove
         }
     settings = load_settings(env={}, overrides=given | overrides)
     metrics, clock = Metrics(), Clock()
-    state = StateStore.open(tmp_path / "state.sqlite3", clock)
+    state = StateStore.open(tmp_path / "state.sqlite3", clock, audit_key=AUDIT_KEY)
+    keys = KeyStore(state, settings.auth)
     pool = FakePool({road: FakeTier(road) for road in settings.tiers})
     masker, gate, ledger = Switch(), Switch(configured=True), Switch()
     parts = Parts(
@@ -121,6 +124,7 @@ def world(tmp_path: Path, *, keyed: bool = False, peer: str = "127.0.0.1", **ove
         gate=gate,  # type: ignore[arg-type]
         ledger=ledger,  # type: ignore[arg-type]
         state=state,
+        keys=keys,
         switch=EgressSwitch(state, settings.commercial.kill_switch_file, metrics),
         metrics=metrics,
         dispatch=None,  # type: ignore[arg-type]
@@ -130,7 +134,7 @@ def world(tmp_path: Path, *, keyed: bool = False, peer: str = "127.0.0.1", **ove
         underway=Underway(),
         started_ns=clock.wall_ns(),
     )
-    auth = Authenticator(settings.auth)
+    auth = Authenticator(settings.auth, keys)
     app = Front({CHAT_PATH: chat_route()[0]}, make_api(parts, auth), parts.ids.new)
     transport = httpx.ASGITransport(app, raise_app_exceptions=True, client=(peer, 5000))
     client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080")

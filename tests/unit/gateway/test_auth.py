@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 
 import pytest
 
+from tests.support.clocks import SetClock
 from weighbridge.config.errors import ApiError
 from weighbridge.config.settings import AdminKey, ApiKey, AuthSettings
 from weighbridge.gateway.auth import Authenticator, Caller, header_map, is_local
+from weighbridge.state.keys import KeyStore, Terms
+from weighbridge.state.store import StateStore
 
 KEY, OTHER, ADMIN = "wb-first", "wb-second", "wb-admin"
 LOCAL = ("127.0.0.1", 4000)
@@ -167,3 +171,83 @@ def test_two_keys_in_one_request_are_none() -> None:
     for first, second in ((KEY, OTHER), ("wb-wrong", KEY)):
         raw = [(b"authorization", f"Bearer {key}".encode()) for key in (first, second)]
         assert refusal(lambda raw=raw: KEYED.api(header_map(raw), REMOTE)).status == 401  # type: ignore[misc]
+
+
+# ---- keys that are made while it runs ----
+
+
+def keyed_store(tmp_path: Path, settings: AuthSettings) -> tuple[KeyStore, SetClock]:
+    clock = SetClock()
+    return KeyStore(StateStore.open(tmp_path / "state.sqlite3", clock), settings), clock
+
+
+def test_both_sorts_of_keys_go_on_beside_each_other(tmp_path: Path) -> None:
+    settings = AuthSettings(keys=API_KEYS, admin_keys=(AdminKey(id="root", sha256=digest(ADMIN)),))
+    keys, clock = keyed_store(tmp_path, settings)
+    auth = Authenticator(settings, keys)
+    made, secret = keys.create("api", Terms("n", expires_ns=clock.now_ns + 10), "root", tenant="made")
+    _, admin_secret = keys.create("admin", Terms("n", role="viewer", expires_ns=clock.now_ns + 10), "root")
+    assert auth.api(bearer(secret), REMOTE).key_id == made.id
+    assert auth.api(bearer(KEY), REMOTE) == Caller("one", "default")
+    assert auth.admin_key(bearer(admin_secret), REMOTE).role == "viewer"
+    assert auth.admin(bearer(ADMIN), REMOTE) == "root"
+    for call, key in ((auth.api, admin_secret), (auth.admin, secret)):
+        assert refusal(lambda call=call, key=key: call(bearer(key), LOCAL)).status == 401  # type: ignore[misc]
+    auth.metrics(bearer(admin_secret), REMOTE)
+    clock.now_ns += 10
+    for call, key in ((auth.api, secret), (auth.admin, admin_secret), (auth.metrics, admin_secret)):
+        assert refusal(lambda call=call, key=key: call(bearer(key), REMOTE)).status == 401  # type: ignore[misc]
+
+
+def test_a_gateway_that_others_can_reach_takes_no_caller_without_a_key(tmp_path: Path) -> None:
+    settings = AuthSettings(admin_keys=(AdminKey(id="root", sha256=digest(ADMIN)),))
+    keys, _ = keyed_store(tmp_path, settings)
+    auth = Authenticator(settings, keys, open_to_local=False)
+    assert not auth.keyless
+    assert refusal(lambda: auth.api(HOST, LOCAL)).status == 401
+    _, secret = keys.create("api", Terms("n"), "root", tenant="t")
+    assert auth.api(bearer(secret), REMOTE).tenant == "t"
+
+
+def test_the_last_key_that_is_revoked_does_not_open_the_gateway(tmp_path: Path) -> None:
+    settings = AuthSettings(admin_keys=(AdminKey(id="root", sha256=digest(ADMIN)),))
+    keys, _ = keyed_store(tmp_path, settings)
+    auth = Authenticator(settings, keys)
+    assert auth.keyless and auth.api(HOST, LOCAL).key_id == "loopback"
+    made, secret = keys.create("api", Terms("n"), "root", tenant="t")
+    keys.revoke("api", made.id, "root")
+    assert not auth.keyless
+    for headers in (HOST, bearer(secret)):
+        assert refusal(lambda headers=headers: auth.api(headers, LOCAL)).status == 401  # type: ignore[misc]
+
+
+def test_the_last_admin_key_that_runs_out_does_not_open_the_admin_routes(tmp_path: Path) -> None:
+    keys, clock = keyed_store(tmp_path, AuthSettings())
+    keys.create("admin", Terms("n", role="admin", expires_ns=clock.now_ns + 10), "loopback")
+    clock.now_ns += 10
+    again = KeyStore(keys._store, AuthSettings())
+    assert not again.table.admins
+    for auth in (Authenticator(AuthSettings(), keys), Authenticator(AuthSettings(), again)):
+        assert auth.api(HOST, LOCAL).key_id == "loopback"
+        assert refusal(lambda auth=auth: auth.admin(HOST, LOCAL)).status == 401  # type: ignore[misc]
+
+
+def test_looking_a_key_up_takes_as_long_for_one_as_for_many() -> None:
+    """One access to a dictionary: no key of many is walked past."""
+
+    class Counting(dict[bytes, Caller]):
+        asked = 0
+
+        def get(self, *args: object) -> Caller | None:  # type: ignore[override]
+            Counting.asked += 1
+            return super().get(*args)  # type: ignore[arg-type]
+
+        def __iter__(self):  # type: ignore[no-untyped-def]
+            raise AssertionError("walked through")
+
+        items = values = keys = __iter__  # type: ignore[assignment]
+
+    auth = Authenticator(AuthSettings(keys=API_KEYS))
+    auth._table.callers = Counting(auth._table.callers)
+    assert auth.api(bearer(KEY), REMOTE).key_id == "one"
+    assert Counting.asked == 1

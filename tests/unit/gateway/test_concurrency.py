@@ -42,6 +42,22 @@ def test_one_key_cannot_take_the_places_of_all() -> None:
     assert reasons == ["key", "requests"]
 
 
+def test_a_key_may_have_a_bound_of_its_own_below_the_general_one() -> None:
+    bounds = Concurrency(most=99, most_per_key=3, most_body_bytes=LARGE)
+    bounds.enter("a", 1)
+    error = refusal(bounds.enter, "a", 1)
+    assert (error.status, error.code) == (429, "too_many_requests") and "(1)" in error.message
+    # A bound that was raised or taken off counts from the next request on; none goes beyond the general one.
+    bounds.enter("a", 2)
+    bounds.enter("a", 99)
+    assert "(3)" in refusal(bounds.enter, "a", 99).message
+    bounds.enter("b", 1)
+    for _ in range(3):
+        bounds.leave("a")
+    bounds.leave("b")
+    assert (bounds.count, bounds._of_key) == (0, {})
+
+
 def test_what_leaves_is_counted_no_more() -> None:
     bounds = Concurrency(most=1, most_per_key=1, most_body_bytes=LARGE)
     for _ in range(100):

@@ -234,6 +234,16 @@ def test_another_gateway_on_the_state_folder(tmp_path: Path) -> None:
 # ---- the command to copy ----
 
 
+def test_the_command_has_a_key_where_one_is_asked_for(tmp_path: Path) -> None:
+    open_here = settings_in(tmp_path)
+    admins = {"admin_keys": [{"id": "root", "sha256": hashlib.sha256(b"k").hexdigest()}]}
+    reachable = settings_in(tmp_path, server={"host": "0.0.0.0"}, auth=admins)
+    url = "http://127.0.0.1:8080"
+    assert "API_KEY" not in first_request(open_here, url, False)
+    assert "API_KEY" in first_request(open_here, url, True)
+    assert "API_KEY" in first_request(reachable, url, False)
+
+
 def test_with_keys_and_tls_the_command_has_both(tmp_path: Path) -> None:
     certificate, key = tmp_path / "my cert.pem", tmp_path / "key.pem"
     certificate.write_text(tls.CERTIFICATE)
@@ -243,7 +253,7 @@ def test_with_keys_and_tls_the_command_has_both(tmp_path: Path) -> None:
         server={"host": "0.0.0.0", "tls_certfile": str(certificate), "tls_keyfile": str(key)},
         auth={"keys": [{"id": "one", "sha256": hashlib.sha256(b"k").hexdigest()}]},
     )
-    words = shlex.split(first_request(settings, "https://127.0.0.1:8080").replace("\\\n", " "))
+    words = shlex.split(first_request(settings, "https://127.0.0.1:8080", True).replace("\\\n", " "))
     assert words[words.index("--cacert") + 1] == str(certificate)
     assert "authorization: Bearer $API_KEY" in words
     assert words[1] == "https://127.0.0.1:8080/v1/chat/completions"

@@ -269,6 +269,7 @@ _rules = st.tuples(_limits, st.fixed_dictionaries({}, optional={"pin": st.sample
     local=st.sampled_from([LOCAL_ROADS, (LOCAL_8B,), (LOCAL_70B,), ()]),
     configured=st.booleans(),
     explicit=st.sampled_from(["stay", "overflow"]),
+    barred=st.frozensets(st.sampled_from(ROADS), max_size=2),
 )
 def test_nothing_reaches_a_forbidden_road_or_passes_a_ceiling(
     task: dict[str, Any],
@@ -279,13 +280,14 @@ def test_nothing_reaches_a_forbidden_road_or_passes_a_ceiling(
     local: tuple[Road, ...],
     configured: bool,
     explicit: str,
+    barred: frozenset[Road],
 ) -> None:
     try:
         rules = policy(tasks=row(**task), tenants={"t": tenant}, keys={"k": key}, explicit_local=explicit)
     except ValueError:
         return  # it contradicts itself, and is refused
-    here = facts(key_id="k", local_roads=local, commercial_configured=configured)
-    forbidden = {road for said in (task, tenant, key) for road in said.get("forbid", ())}
+    here = facts(key_id="k", local_roads=local, commercial_configured=configured, barred=barred)
+    forbidden = {road for said in (task, tenant, key) for road in said.get("forbid", ())} | barred
     try:
         made = decide(model, weight(score), rules, here)
     except ApiError as refused:
@@ -303,3 +305,68 @@ def test_nothing_reaches_a_forbidden_road_or_passes_a_ceiling(
             assert RANK[made.road] <= high
     if COMMERCIAL in (made.road, *onward):
         assert made.may_leave
+
+
+# ---- roads that a key may use ----
+
+
+def only(*roads: Road) -> frozenset[Road]:
+    """What a key may not use that may use these alone."""
+    return frozenset(ROADS).difference(roads)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "score", "road", "reason"),
+    [
+        ((LOCAL_8B, LOCAL_70B), 0.9, LOCAL_70B, "commercial not allowed for this key: local-70b"),
+        ((LOCAL_70B, COMMERCIAL), 0.1, LOCAL_70B, "local-8b not allowed for this key: local-70b"),
+        ((LOCAL_8B, COMMERCIAL), 0.5, COMMERCIAL, "local-70b not allowed for this key: commercial"),
+        ((LOCAL_8B,), 0.9, LOCAL_8B, "commercial not allowed for this key: local-8b"),
+        ((COMMERCIAL,), 0.1, COMMERCIAL, "local-8b not allowed for this key: commercial"),
+    ],
+)
+def test_a_key_moves_a_request_to_a_road_that_it_may_use(
+    allowed: tuple[Road, ...], score: float, road: Road, reason: str
+) -> None:
+    made = decided(policy(), score, barred=only(*allowed))
+    assert made.road == road
+    assert made.reasons[-1] == reason
+    assert set((made.road, *made.alternates, *made.overflow)) <= set(allowed)
+    assert made.may_leave is (COMMERCIAL in allowed)
+
+
+def test_a_key_that_does_not_move_a_request_is_not_told() -> None:
+    free = decided(policy(), 0.1)
+    barred = decided(policy(), 0.1, barred=only(LOCAL_8B, LOCAL_70B))
+    assert barred.reasons == free.reasons and not barred.may_leave
+
+
+def test_what_the_key_and_the_policy_leave_between_them_may_be_nothing() -> None:
+    rules = policy(tenants={"t": {"forbid": [LOCAL_8B]}})
+    with pytest.raises(ApiError) as caught:
+        decided(rules, 0.1, barred=only(LOCAL_8B))
+    assert (caught.value.status, caught.value.code) == (403, "no_road_allowed")
+    assert "its API key may use local-8b alone" in caught.value.message
+    closed = policy(egress="never")
+    with pytest.raises(ApiError) as caught:
+        decided(closed, 0.9, barred=only(COMMERCIAL))
+    assert (caught.value.status, caught.value.code) == (403, "no_road_allowed")
+
+
+@pytest.mark.parametrize("road", ROADS)
+def test_a_road_that_the_key_may_not_use_is_closed_to_an_explicit_choice(road: Road) -> None:
+    with pytest.raises(ApiError) as caught:
+        decided(policy(), 0.1, model=road, barred=frozenset({road}))
+    assert caught.value.status == 403
+    wanted = "commercial not allowed for this key" if road == COMMERCIAL else "This API key may not use"
+    assert wanted in caught.value.message
+
+
+def test_a_key_that_may_not_use_commercial_keeps_its_conversations_in() -> None:
+    lasting, other = why_not(weight(0.1), policy(), facts(barred=only(LOCAL_8B)))
+    assert (lasting, other) == (("commercial not allowed for this key",), ())
+    assert why_not(weight(0.1), policy(), facts(barred=only(COMMERCIAL))) == ((), ())
+
+
+def test_a_named_tier_goes_unweighed_whatever_the_key_may_use() -> None:
+    assert not needs_weight(LOCAL_8B, policy(), facts(barred=only(LOCAL_8B)))

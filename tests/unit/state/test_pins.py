@@ -121,7 +121,16 @@ def test_a_file_of_the_version_before_gets_the_new_tables(tmp_path: Path, clock:
     path = tmp_path / "old.sqlite3"
     StateStore.open(path, clock).close()
     with closing(sqlite3.connect(path)) as conn:
-        for table in ("pins", "pins_secret", "egress_switch", "policy_proposals", "policy_versions"):
+        for table in (
+            "pins",
+            "pins_secret",
+            "egress_switch",
+            "policy_proposals",
+            "policy_versions",
+            "key_hashes",
+            "keys",
+            "audit",
+        ):
             conn.execute(f"DROP TABLE {table}")
         conn.execute("PRAGMA user_version=1")
         conn.commit()
