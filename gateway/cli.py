@@ -67,7 +67,10 @@ class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         from importlib.metadata import version
 
-        print(f"weighbridge {version('weighbridge')}")
+        from weighbridge.router.difficulty import COMPILED
+
+        kind = "compiled" if COMPILED else "in plain Python"
+        print(f"weighbridge {version('weighbridge')} (difficulty score {kind})")
         raise SystemExit(OK)
 
 

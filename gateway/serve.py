@@ -20,6 +20,7 @@ from weighbridge.gateway.protocol import ConnectionLimits
 from weighbridge.gateway.server import GatewayServer, make_server
 from weighbridge.observability.logs import setup_logging
 from weighbridge.pool import local_engines
+from weighbridge.router.difficulty import COMPILED
 
 log = logging.getLogger("weighbridge.gateway")
 
@@ -91,6 +92,10 @@ def _server(parts: Parts, on_first_ready: Callable[[], None]) -> GatewayServer:
 
 def _say_hello(settings: Settings, url: str, keyed: bool) -> None:
     log.info("listening on %s; models are still loading, GET /health/ready tells", url)
+    log.info(
+        "the difficulty score runs %s",
+        "compiled" if COMPILED else "in plain Python: no compiled code fits it",
+    )
     if not keyed and is_loopback(settings.server.host):
         log.warning("there is no API key (auth.keys): only programs on this machine may call")
     elif not keyed:

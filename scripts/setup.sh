@@ -145,6 +145,9 @@ install_self() {
   # Type checkers do not follow the editable install's folder mapping; they follow this link.
   mkdir -p "$venv/typing"
   ln -sfn "$PWD" "$venv/typing/weighbridge"
+  # By the C compiler, where there is one; it says so itself.
+  "$bin/python" -m weighbridge.router.difficulty.compiling | sed 's/^/      /'
+  touch "$venv/.compiled-ready"
 }
 
 if [ "$what" = core ]; then

@@ -81,7 +81,7 @@ def read(body: Mapping[str, Any]) -> Reading:
 
 def _user_turns(messages: list[Any]) -> tuple[Any, Any]:
     found: list[Any] = []
-    for message in reversed(messages[-_LAST_MESSAGES:]):
+    for message in messages[: -_LAST_MESSAGES - 1 : -1]:
         if isinstance(message, dict) and message.get("role") == "user":
             found.append(message.get("content"))
             if len(found) == 2:

@@ -15,6 +15,7 @@ import yaml
 from weighbridge.config.settings import load_settings, with_place
 from weighbridge.gateway import cli
 from weighbridge.policies.loader import example_paths
+from weighbridge.router.difficulty import COMPILED
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +36,9 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         cli.main(["--version"])
     assert caught.value.code == 0
-    assert capsys.readouterr().out.startswith("weighbridge 0.")
+    out = capsys.readouterr().out
+    assert out.startswith("weighbridge 0.")
+    assert out.endswith(" compiled)\n" if COMPILED else " in plain Python)\n")
 
 
 @pytest.mark.parametrize("argv", [["--version"], ["check"], ["key", "new"]])

@@ -30,6 +30,7 @@ from weighbridge.gateway.listening import StartError, bind, listen
 from weighbridge.gateway.serve import first_request, serve
 from weighbridge.observability.ledger import Ledger, SpoolBusy
 from weighbridge.observability.logs import OUR_LOGGER
+from weighbridge.router.difficulty import COMPILED
 
 pytestmark = pytest.mark.slow
 
@@ -133,6 +134,8 @@ async def test_the_command_that_is_printed_works_and_sigterm_stops_in_order(tmp_
     assert (status, said) == (0, "ended in order\n")
     lines = log.splitlines()
     assert sum("SIGTERM: stopping" in line for line in lines) == 1
+    kind = "compiled" if COMPILED else "in plain Python"
+    assert sum(f"the difficulty score runs {kind}" in line for line in lines) == 1
     assert lines[-1].endswith(": stopped")
     assert "Traceback" not in log
 

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[3]
 REQUIREMENTS = ROOT / "requirements"
 SETUP = ROOT / "scripts" / "setup.sh"
 MAKEFILE = (ROOT / "Makefile").read_text()
+STAMPS = (".core-ready", ".engine-ready", ".compiled-ready")
 
 
 def pins(file: str) -> list[Requirement]:
@@ -151,7 +152,7 @@ def planned(target: str, venv: Path) -> list[str]:
 )
 def test_set_up_runs_once_and_again_when_its_inputs_change(target: str, stage: str, tmp_path: Path) -> None:
     assert f"scripts/setup.sh {stage}" in planned(target, tmp_path)
-    stamps = [tmp_path / ".core-ready", tmp_path / ".engine-ready"]
+    stamps = [tmp_path / name for name in STAMPS]
     for stamp in stamps:
         stamp.touch()
     assert not any("setup.sh" in line for line in planned(target, tmp_path))
@@ -160,9 +161,17 @@ def test_set_up_runs_once_and_again_when_its_inputs_change(target: str, stage: s
     assert f"scripts/setup.sh {stage}" in planned(target, tmp_path)
 
 
+def test_a_changed_source_of_the_score_is_compiled_again(tmp_path: Path) -> None:
+    for stamp in STAMPS:
+        (tmp_path / stamp).touch()
+    assert not any("compiling" in line for line in planned("serve", tmp_path))
+    os.utime(tmp_path / ".compiled-ready", (0, 0))
+    assert f"{tmp_path}/bin/python -m weighbridge.router.difficulty.compiling" in planned("serve", tmp_path)
+
+
 def test_serve_becomes_the_gateway(tmp_path: Path) -> None:
     # exec, so that Ctrl-C and SIGTERM reach the gateway itself.
-    for stamp in (".core-ready", ".engine-ready"):
+    for stamp in STAMPS:
         (tmp_path / stamp).touch()
     assert [line.strip() for line in planned("serve", tmp_path)] == [f"exec {tmp_path}/bin/weighbridge serve"]
 
