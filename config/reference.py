@@ -49,6 +49,7 @@ _SECTIONS = {
     "masking": "The detectors that stand before everything that leaves.",
     "traces": "OpenTelemetry spans of some requests: stages, numbers and names, never content.",
     "log": "What the gateway writes to stderr: never a word of a request.",
+    "collector": "The OpenTelemetry collector that usage records are shipped to; see [shipping](../shipping.md).",
     "ledger": "The usage records; see [what they hold](../ledger.md).",
     "state_dir": "Where records and admin changes are kept.",
 }

@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, Field, SecretStr, ValidationErr
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from weighbridge.config.collector_section import CollectorSettings
 from weighbridge.config.commercial_section import MAIN, CommercialSettings, Endpoint
 from weighbridge.config.envsource import CONFIG_VARIABLE, EnvTree, reachable, read_env, variable
 from weighbridge.config.legal import AnyPath, is_loopback
@@ -41,6 +42,7 @@ __all__ = [
     "AdminKey",
     "ApiKey",
     "AuthSettings",
+    "CollectorSettings",
     "CommercialSettings",
     "Endpoint",
     "LedgerSettings",
@@ -94,6 +96,7 @@ class Settings(BaseSettings):
     masking: MaskingSettings = Field(default_factory=MaskingSettings)
     log: LogSettings = Field(default_factory=LogSettings)
     traces: TraceSettings = Field(default_factory=TraceSettings)
+    collector: CollectorSettings = Field(default_factory=CollectorSettings)
     ledger: LedgerSettings = Field(default_factory=LedgerSettings)
     state_dir: AnyPath = Field(
         default_factory=lambda: default_state_dir(os.environ),

@@ -1,8 +1,8 @@
 """The `weighbridge` command.
 
 Exit status: 0 done or stopped in order; 1 the gateway cannot start (port or state folder in use); 2 the settings, the
-policy or the command line are wrong; 130 ended at once. `mask`, `egress verify` and `audit verify` say their own in
-their help. Errors are one line each on stderr.
+policy or the command line are wrong; 130 ended at once. `mask`, `egress verify`, `audit verify` and `usage` say their
+own in their help. Errors are one line each on stderr.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from weighbridge.gateway.cli_egress import add_egress
 from weighbridge.gateway.cli_masking import add_masking
 from weighbridge.gateway.cli_overlay import add_overlay
 from weighbridge.gateway.cli_score import add_score
+from weighbridge.gateway.cli_shipping import add_shipping
 
 # Nothing heavy is imported here: `--version`, `check` and `key new` answer at once, in an environment without vLLM.
 if TYPE_CHECKING:
@@ -118,6 +119,9 @@ def _parser() -> argparse.ArgumentParser:
     add_egress(commands, _common)
     add_audit(commands, _common)
     add_overlay(commands, _common)
+
+    usage = commands.add_parser("usage", help="usage records and what became of them", allow_abbrev=False)
+    add_shipping(usage.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser), _common)
 
     key = commands.add_parser("key", help="make API and admin keys", allow_abbrev=False)
     new = key.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser).add_parser(

@@ -29,7 +29,9 @@ def readiness(parts: Parts) -> tuple[bool, dict[str, Any]]:
     outward = commercial_open(parts)
     report: dict[str, Any] = {
         "tiers": {road: {"ready": tier["ready"], "state": tier["state"]} for road, tier in tiers.items()},
-        "ledger": {"ready": parts.ledger.healthy},
+        # A damaged one was replaced at the start, and stays beside it until somebody takes it away.
+        "ledger": {"ready": parts.ledger.healthy, "damaged": parts.ledger.damaged},
+        "collector": _collector(parts),
         # Not needed: it is started only when a preview asks for it.
         "masking": {"ready": parts.masker.ready, "needed": parts.gate.configured},
         "commercial": {
@@ -45,10 +47,25 @@ def readiness(parts: Parts) -> tuple[bool, dict[str, Any]]:
     }
     can_answer = not parts.underway.draining and (outward or any(tier["ready"] for tier in tiers.values()))
     # Masking and the gate matter only where something is meant to leave.
-    wanted = [tier["whole"] for tier in tiers.values()] + [parts.ledger.healthy]
+    wanted = [tier["whole"] for tier in tiers.values()]
+    wanted += [parts.ledger.healthy, not parts.ledger.damaged, report["collector"]["ready"]]
     if parts.gate.configured:
         wanted.append(parts.masker.ready)
     status = "not_ready" if not can_answer else "ready" if all(wanted) else "degraded"
     if parts.underway.draining:
         report["draining"] = True
     return can_answer, {"status": status, "parts": report}
+
+
+def _collector(parts: Parts) -> dict[str, Any]:
+    """Whether usage records arrive: late ones make the gateway degraded, and nothing else waits for them."""
+    if parts.shipper is None:
+        return {"configured": False, "ready": True}
+    standing = parts.shipper.standing()
+    return {
+        "configured": True,
+        "ready": not standing.late,
+        "backlog": standing.records,
+        "oldest_s": round(standing.oldest_s, 1),
+        "trouble": standing.trouble,
+    }

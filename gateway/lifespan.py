@@ -22,7 +22,8 @@ async def running(parts: Parts, on_first_ready: Callable[[], None] = lambda: Non
     """Run the parts.
 
     The loading of models, the watches on policy, kill switch and event loop and the progress rows are background tasks.
-    At the end the tasks go first, then pool, gate, masker, ledger and state: each is closed before what it writes to.
+    At the end the tasks go first, then pool, gate, masker, shipper, ledger and state: each is closed before what it
+    writes to.
 
     Args:
         on_first_ready: called once, when the first tier can serve.
@@ -42,6 +43,8 @@ async def running(parts: Parts, on_first_ready: Callable[[], None] = lambda: Non
         asyncio.create_task(parts.pool.mark_capacity(), name="capacity"),
         asyncio.create_task(loop_lag.watch(parts.clock, parts.metrics), name="loop-lag"),
     ]
+    if parts.shipper is not None:
+        parts.shipper.start()
     try:
         yield
     finally:
@@ -61,10 +64,15 @@ async def close(parts: Parts) -> None:
         if parts.tracing is not None:
             await asyncio.to_thread(parts.tracing.close)
 
+    async def shipper() -> None:
+        if parts.shipper is not None:
+            await asyncio.to_thread(parts.shipper.stop)
+
     steps: tuple[tuple[str, Callable[[], Awaitable[object]]], ...] = (
         ("pool", lambda: parts.pool.close(parts.settings.pool.close_grace_s)),
         ("gate", parts.gate.close),
         ("masking", parts.masker.close),
+        ("shipper", shipper),
         ("ledger", parts.ledger.close),
         ("traces", traces),
         ("state", state),

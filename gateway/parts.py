@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from weighbridge.commercial.gate import EgressGate
@@ -20,6 +21,8 @@ from weighbridge.masking.secret import obtain_secrets
 from weighbridge.observability.ledger import Ledger
 from weighbridge.observability.ledger_read import LEDGER_FILE
 from weighbridge.observability.metrics import Metrics
+from weighbridge.observability.otlp_post import Poster
+from weighbridge.observability.shipper import Shipper
 from weighbridge.policies.loader import policy_path
 from weighbridge.policies.store import PolicyStore
 from weighbridge.pool import local_engines
@@ -67,6 +70,8 @@ class Parts:
     underway: Underway
     started_ns: int
     """When the parts were made, UTC nanoseconds."""
+    shipper: Shipper | None = None
+    """None where no collector is configured."""
 
 
 def build_parts(
@@ -106,6 +111,7 @@ def build_parts(
         if road in settings.tiers
     ]
     folder = settings.state_dir
+    started_ns = clock.wall_ns()
     with ExitStack() as opened:
         secrets = obtain_secrets(settings.masking, folder)
         ledger = Ledger.open(
@@ -113,6 +119,7 @@ def build_parts(
             clock=clock,
             chain_key=secrets.chain_keys()[0],
             retention_days=settings.ledger.retention_days,
+            keep_unshipped=settings.collector.endpoint is not None,
             metrics=metrics,
         )
         opened.callback(ledger.close_sync)
@@ -140,7 +147,7 @@ def build_parts(
             switched_off=switch.thrown,
             on_passed_by=metrics.endpoint_passed_by,
         )
-        tracing = tracing_of(settings, clock, span_exporter)
+        tracing = tracing_of(settings, clock, metrics, span_exporter)
         dispatch = Dispatch(
             pool=pool,
             policies=policies,
@@ -156,6 +163,7 @@ def build_parts(
             switched_off=switch.thrown,
             tracing=tracing,
         )
+        shipper = _shipper(settings, ledger, metrics, clock, started_ns)
         opened.pop_all()
 
     def cut_by_us() -> None:
@@ -177,5 +185,25 @@ def build_parts(
         clock=clock,
         ids=ids,
         underway=Underway(on_cut=cut_by_us),
-        started_ns=clock.wall_ns(),
+        started_ns=started_ns,
+        shipper=shipper,
+    )
+
+
+def _shipper(
+    settings: Settings, ledger: Ledger, metrics: Metrics, clock: Clock, started_ns: int
+) -> Shipper | None:
+    """Raises: ConfigError when the collector's certificates cannot be used."""
+    if settings.collector.endpoint is None:
+        return None
+    program = version("weighbridge")
+    return Shipper(
+        settings.state_dir / LEDGER_FILE,
+        settings.collector,
+        poster=Poster(settings.collector, program),
+        hand_over=ledger.shipped,
+        metrics=metrics,
+        clock=clock,
+        version=program,
+        started_ns=started_ns,
     )

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,11 +15,12 @@ from weighbridge.config.clock import Clock
 from weighbridge.observability.egress_chain import ChainBroken, read_tip
 from weighbridge.observability.ledger_inbox import Row, prepare
 from weighbridge.observability.ledger_limit import WaitLimit
+from weighbridge.observability.ledger_repair import is_damage, repair, set_aside, suspect
 from weighbridge.observability.ledger_retention import Retention
 from weighbridge.observability.ledger_schema import migrations, recover
 from weighbridge.observability.ledger_writer import LedgerUnavailable, LedgerWriter
 from weighbridge.observability.pricing import Pricer, Pricing
-from weighbridge.observability.records import Attempt, Capacity, Completion, Egress, Intent, Progress
+from weighbridge.observability.records import Attempt, Capacity, Completion, Egress, Intent, Progress, Shipped
 from weighbridge.observability.spool_lock import SpoolBusy, SpoolLock
 from weighbridge.observability.sqlite_file import DatabaseUnusable, open_database, transaction
 
@@ -38,10 +42,18 @@ class Ledger:
     one that nobody waits for makes no noise.
     """
 
-    def __init__(self, lock: SpoolLock, writer: LedgerWriter, recovered: int, hang_s: float) -> None:
+    def __init__(
+        self,
+        lock: SpoolLock,
+        writer: LedgerWriter,
+        recovered: int,
+        hang_s: float,
+        aside: Sequence[Path] = (),
+    ) -> None:
         self._lock = lock
         self._writer = writer
         self._limit = WaitLimit(hang_s, writer.give_up)
+        self._aside = aside
         self.recovered = recovered
         """Requests the last gateway left open; they are `lost` now."""
 
@@ -63,6 +75,8 @@ class Ledger:
     ) -> Ledger:
         """Open the spool at `path`, create it if need be, and close what a dead gateway left open as `lost`.
 
+        A damaged one is moved aside, and what can be read of it is in the one that is opened: see `ledger_repair`.
+
         Args:
             chain_key: signs the chain over the egress rows; see `egress_chain`.
             pricer: gives attempts and answers their prices, in the ledger's thread; None leaves them unpriced.
@@ -76,23 +90,25 @@ class Ledger:
             metrics: counts rows at risk, dropped and unpriced, and the requests recovered as `lost`.
 
         Raises:
-            SpoolBusy: another gateway has it open.
+            SpoolBusy: another gateway has it open, or another program holds the file.
             DatabaseUnusable: it cannot be opened, is not a ledger, or is newer than this program.
         """
         lock = SpoolLock.take(path)
         pricing = Pricing(pricer, metrics)
         try:
-            conn = open_database(path, migrations(chain_key), synchronous="NORMAL")
+            repair(path, migrations(chain_key), clock.wall_ns())
             try:
-                with transaction(conn):
-                    recovered = recover(conn, clock.wall_ns(), pricing)
-                prepare(conn)
-                _tell_head(conn)
-            except sqlite3.Error as exc:
-                conn.close()
-                raise DatabaseUnusable(f"{path}: cannot be written ({exc})") from exc
-        except BaseException:
+                conn, recovered = _open(path, chain_key, clock, pricing)
+            except DatabaseUnusable as exc:
+                if exc.__cause__ is None or not is_damage(exc.__cause__):
+                    raise
+                suspect(path, exc.__cause__)
+                repair(path, migrations(chain_key), clock.wall_ns())
+                conn, recovered = _open(path, chain_key, clock, pricing)
+        except BaseException as exc:
             lock.release()
+            if _is_held(exc.__cause__):
+                raise SpoolBusy(f"{path}: another program holds the usage ledger") from None
             raise
         total = sum(recovered.values())
         if total:
@@ -110,9 +126,10 @@ class Ledger:
             retry_s=retry_s,
             busy_s=busy_s,
             metrics=metrics,
+            on_fault=partial(suspect, path),
             retention=retention,
         )
-        return cls(lock, writer, total, hang_s)
+        return cls(lock, writer, total, hang_s, set_aside(path))
 
     def intent(self, row: Intent) -> asyncio.Future[None]:
         """Record that a request was admitted and decided. The first intent of a request counts."""
@@ -135,6 +152,10 @@ class Ledger:
         """Record how a request ended. The first completion of a request counts."""
         return self._hand_over(row)
 
+    def shipped(self, row: Shipped) -> None:
+        """Note how far the collector has everything. From any thread; nobody waits for it, and the last one counts."""
+        self._writer.put(row, None)
+
     async def record_egress(self, row: Egress) -> None:
         """Put an outward request on the disk itself (fsync) before it is made.
 
@@ -148,6 +169,11 @@ class Ledger:
     def healthy(self) -> bool:
         """False from a failed commit to the next one that works, while a commit hangs, and once closed."""
         return self._writer.healthy
+
+    @property
+    def damaged(self) -> list[str]:
+        """Names of the damaged spools beside this one that nobody has moved away yet."""
+        return [path.name for path in self._aside if path.exists()]
 
     @property
     def backlog(self) -> int:
@@ -179,6 +205,26 @@ class Ledger:
         if not future.done():
             self._limit.watch(row, future)
         return future
+
+
+def _open(
+    path: Path, chain_key: bytes, clock: Clock, pricing: Pricing
+) -> tuple[sqlite3.Connection, Counter[str]]:
+    conn = open_database(path, migrations(chain_key), synchronous="NORMAL")
+    try:
+        with transaction(conn):
+            recovered = recover(conn, clock.wall_ns(), pricing)
+        prepare(conn)
+        _tell_head(conn)
+    except sqlite3.Error as exc:
+        conn.close()
+        raise DatabaseUnusable(f"{path}: cannot be written ({exc})") from exc
+    return conn, recovered
+
+
+def _is_held(exc: BaseException | None) -> bool:
+    code = getattr(exc, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def _tell_head(conn: sqlite3.Connection) -> None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
-from weighbridge.observability.records import Attempt, Capacity, Completion, Intent, Progress
+from weighbridge.observability.records import Attempt, Capacity, Completion, Intent, Progress, Shipped
 
-UsageRow = Intent | Progress | Attempt | Completion | Capacity
+UsageRow = Intent | Progress | Attempt | Completion | Capacity | Shipped
 Key = tuple[type, str, int]
 
-NOTES = (Progress, Capacity)
+NOTES = (Progress, Capacity, Shipped)
 """Rows of which the last one of a key counts. They are no records of their own: the next one tells as much and more."""
 
 
 def key_of(row: UsageRow) -> Key:
     """What makes a row one row: the same key twice is the same record."""
+    if isinstance(row, Shipped):
+        return (Shipped, "", 0)
     if isinstance(row, Capacity):
         return (Capacity, f"{row.road}/{row.worker}", row.from_ns)
     return (type(row), row.request_id, row.n if type(row) is Attempt else 0)
@@ -37,6 +39,11 @@ class Backlog:
     def first(self, count: int) -> dict[Key, UsageRow]:
         return dict(islice(self._rows.items(), count))
 
+    @property
+    def records(self) -> int:
+        """How many of the rows are records of their own."""
+        return sum(kind not in NOTES for kind, *_ in self._rows)
+
     def get(self, key: Key) -> UsageRow | None:
         return self._rows.get(key)
 
@@ -52,7 +59,7 @@ class Backlog:
                 if (Completion, row.request_id, 0) not in self._rows:
                     self._rows[key] = row
                 continue
-            if type(row) is Capacity:
+            if type(row) in NOTES:
                 self._rows[key] = row
                 continue
             if key in self._rows:

@@ -20,11 +20,11 @@ import msgspec
 from weighbridge.observability import ledger_rollups
 from weighbridge.observability.egress_chain import ChainedEgress
 from weighbridge.observability.pricing import Priced
-from weighbridge.observability.records import Attempt, Capacity, Completion, Egress, Intent, Progress
+from weighbridge.observability.records import Attempt, Capacity, Completion, Egress, Intent, Progress, Shipped
 
-Row = Intent | Progress | Attempt | Completion | Egress | Capacity
+Row = Intent | Progress | Attempt | Completion | Egress | Capacity | Shipped
 """What is handed over."""
-Stored = Intent | Progress | Attempt | Completion | ChainedEgress | Capacity
+Stored = Intent | Progress | Attempt | Completion | ChainedEgress | Capacity | Shipped
 """What the tables take."""
 Price = int | Priced | None
 """An attempt's cost in 1e-9 of the currency, or what a completion's price stands on."""
@@ -67,6 +67,7 @@ _KINDS: Final[dict[type[msgspec.Struct], int]] = {
     Completion: 4,
     ChainedEgress: 5,
     Capacity: 6,
+    Shipped: 10,
 }
 _AFTER_END: Final = 7
 _ATTEMPT_AFTER_END: Final = 8
@@ -113,6 +114,11 @@ _ACTIONS: Final[dict[int, str]] = {
     ]: f"{_upsert(Completion, unless='outcome')}; {_number('outcome IS NOT NULL AND seq IS NULL')}",
     # No conflict clause: an id that is already there is refused, and then nothing leaves under it.
     _KINDS[ChainedEgress]: _insert(ChainedEgress, "egress"),
+    _KINDS[Shipped]: "UPDATE shipping SET shipped = max(shipped, json_extract(NEW.doc, '$.requests')), "
+    "egress_shipped = max(egress_shipped, json_extract(NEW.doc, '$.egress')); "
+    "INSERT INTO rejected SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), "
+    "json_extract(value, '$[2]'), json_extract(value, '$[3]'), json_extract(value, '$[4]') "
+    "FROM json_each(NEW.doc, '$.rejected') WHERE true ON CONFLICT DO NOTHING",
     _KINDS[Capacity]: f"{_insert(Capacity, 'capacity')} ON CONFLICT (road, worker, from_ns) "
     "DO UPDATE SET to_ns = max(to_ns, excluded.to_ns)",
     _AFTER_END: f"{ledger_rollups.take_out(_ID)}; {_number('outcome IS NOT NULL')}",

@@ -25,8 +25,8 @@ _DAY_NS: Final = 86_400_000_000_000
 def prune(conn: sqlite3.Connection, before_ns: int, *, keep_unshipped: bool, most: int = STEP) -> int:
     """Delete requests that ended before `before_ns`, with their attempts; those that ended first go first.
 
-    Not those that are not added up yet. Egress rows stay: each is tied to the one before it, and an auditor's record
-    has no gaps. A request under way is never touched.
+    Not those that are not added up yet, nor those that the collector would not take: nobody else has them. Egress rows
+    stay: each is tied to the one before it, and an auditor's record has no gaps. A request under way is never touched.
 
     Args:
         keep_unshipped: leave what has not arrived at the collector, however old.
@@ -43,7 +43,9 @@ def prune(conn: sqlite3.Connection, before_ns: int, *, keep_unshipped: bool, mos
         # In the order of their numbers, which is that of their ends but for records that were sent again.
         found = conn.execute(
             f"SELECT request_id FROM (SELECT request_id, ended_ns FROM requests "  # noqa: S608
-            f"WHERE seq <= (SELECT {upto} FROM shipping) ORDER BY seq LIMIT ?) WHERE ended_ns < ?",
+            f"WHERE seq <= (SELECT {upto} FROM shipping) AND NOT EXISTS (SELECT 1 FROM rejected AS x "
+            f"WHERE x.stream = 'requests' AND x.id = request_id AND x.seq = requests.seq) "
+            f"ORDER BY seq LIMIT ?) WHERE ended_ns < ?",
             (most, before_ns),
         ).fetchall()
         if found:

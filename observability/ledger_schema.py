@@ -69,6 +69,18 @@ _SHIPPING: Final = (
     "INSERT INTO shipping SELECT 1, coalesce(max(seq), 0), 0 FROM requests",
 )
 
+# `egress_shipped` is to the egress rows what `shipped` is to the requests; their own number counts there. `spool` names
+# this file to whoever collects from several. What the collector refused for good is kept here, and so are its rows.
+_SHIPPING_EGRESS: Final = (
+    "ALTER TABLE shipping ADD COLUMN egress_shipped INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE shipping ADD COLUMN spool TEXT NOT NULL DEFAULT ''",
+    "UPDATE shipping SET spool = lower(hex(randomblob(16)))",
+    """CREATE TABLE rejected (
+        stream TEXT NOT NULL, id TEXT NOT NULL, seq INTEGER NOT NULL, at_ns INTEGER NOT NULL, reason TEXT NOT NULL,
+        PRIMARY KEY (stream, id, seq)
+    ) WITHOUT ROWID""",
+)
+
 # What a record costs. Rows of an older program stay without: what they cost then is not known now.
 _MONEY: Final = (
     *(
@@ -112,7 +124,7 @@ def migrations(chain_key: bytes) -> tuple[tuple[Statement, ...], ...]:
             "DROP TABLE egress_before",
             "CREATE INDEX egress_by_request ON egress (request_id, attempt)",
         ),
-        (*_SHIPPING, *_MONEY),
+        (*_SHIPPING, *_MONEY, *_SHIPPING_EGRESS),
     )
 
 

@@ -9,7 +9,7 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from weighbridge.observability import ledger_inbox
@@ -64,6 +64,7 @@ class LedgerWriter:
         max_pending: rows held at most in the queue, and again in the backlog.
         retry_s: seconds between tries while the disk refuses and nothing new comes in.
         busy_s: seconds a commit waits for another process that holds the file; none while the disk refuses.
+        on_fault: told what each commit failed of.
         retention: deletes old records from time to time; None keeps them all.
     """
 
@@ -77,6 +78,7 @@ class LedgerWriter:
         retry_s: float,
         busy_s: float,
         metrics: Metrics | None,
+        on_fault: Callable[[Exception], None] | None = None,
         retention: Retention | None = None,
     ) -> None:
         self._conn = conn
@@ -87,6 +89,7 @@ class LedgerWriter:
         self._retry_s = retry_s
         self._busy_s = busy_s
         self._metrics = metrics
+        self._on_fault = on_fault
         self._retention = retention
         self._unrolled = 0
         """Requests that have ended and are not in the sums, about."""
@@ -232,6 +235,8 @@ class LedgerWriter:
                 refused = self._store([*rows.values(), *egress], full_sync=bool(egress))
             self._unrolled += sum(type(row) is Completion for row in rows.values())
         except Exception as exc:
+            if self._on_fault is not None:
+                self._on_fault(exc)
             self._keep(rows, exc, counted=_given_up(ops))
             _wake((), [future for _, future in ops if future], "the ledger's disk does not take rows")
             return
@@ -356,7 +361,7 @@ class LedgerWriter:
             self._metrics.records_dropped_total.inc(count)
 
     def _finish(self) -> None:
-        left = len(self._backlog)
+        left = self._backlog.records
         if left:
             log.error("the ledger closes with %d rows that never reached the disk", left)
             self._count_dropped(left)

@@ -38,6 +38,22 @@ EGRESS_OUTCOMES: Final = (
     OTHER,
 )
 MASKING_REASONS: Final = (*REASONS, OTHER)
+SHIP_STREAMS: Final = ("requests", "egress")
+SHIP_FAILURES: Final = (
+    "connect",
+    "tls",
+    "timeout",
+    "cut",
+    "malformed",
+    "unauthorized",
+    "throttled",
+    "unavailable",
+    "redirect",
+    "status",
+    "refused",
+    "spool",
+    OTHER,
+)
 BUSY_REASONS: Final = ("requests", "key", "bodies", "connections")
 TOKEN_KINDS: Final = ("prompt", "cached", "completion")
 
@@ -60,6 +76,7 @@ class Metrics(PoolMetrics):
         self._add_requests()
         self._add_egress(endpoints)
         self._add_process()
+        self._add_shipping()
 
     def request_done(
         self,
@@ -167,6 +184,11 @@ class Metrics(PoolMetrics):
         self.records_unpriced_total = add(
             "records_unpriced_total", "Rows stored without a price because the price book failed.", Counter()
         )
+        self.spans_total = add(
+            "spans_total",
+            "Spans of traced requests by what became of them.",
+            Family(Counter, {"outcome": ("sent", "lost")}),
+        )
         self.slow_reader_aborts_total = add(
             "slow_reader_aborts_total", "Answers given up because the caller did not read.", Counter()
         )
@@ -182,4 +204,29 @@ class Metrics(PoolMetrics):
         )
         self.event_loop_lag_worst_seconds = add(
             "event_loop_lag_worst_seconds", "The longest such delay of the last minute.", Gauge()
+        )
+
+    def _add_shipping(self) -> None:
+        add = self.add
+        stream: Mapping[str, Sequence[str]] = {"stream": SHIP_STREAMS}
+        self.ship_backlog_records = add(
+            "ship_backlog_records", "Records that the collector does not have yet.", Family(Gauge, stream)
+        )
+        self.ship_oldest_seconds = add(
+            "ship_oldest_seconds",
+            "Age of the oldest of them in seconds; 0 without any.",
+            Family(Gauge, stream),
+        )
+        self.shipped_total = add(
+            "shipped_total", "Records that the collector has taken.", Family(Counter, stream)
+        )
+        self.ship_rejected_total = add(
+            "ship_rejected_total",
+            "Records that the collector refused for good; they stay in the spool.",
+            Family(Counter, stream),
+        )
+        self.ship_failures_total = add(
+            "ship_failures_total",
+            "Requests to the collector that came to nothing and are made again.",
+            Family(Counter, {"reason": SHIP_FAILURES}),
         )

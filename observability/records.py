@@ -108,6 +108,27 @@ class Capacity(msgspec.Struct, frozen=True):
     slots: int
 
 
+class Rejected(msgspec.Struct, frozen=True, array_like=True):
+    """A record that the collector would not take for good, or that could not be put into words."""
+
+    stream: str
+    """`requests` or `egress`."""
+    id: str
+    seq: int
+    at_ns: int
+    reason: str
+
+
+class Shipped(msgspec.Struct, frozen=True):
+    """How far the collector has everything. No record of its own: the last one says all that earlier ones said."""
+
+    requests: int
+    """Up to this number of `requests.seq`."""
+    egress: int
+    """Up to this number of `egress.seq`."""
+    rejected: tuple[Rejected, ...] = ()
+
+
 class Egress(msgspec.Struct, frozen=True):
     """One outward request. Durable before its first byte leaves; keeps a keyed hash of the bytes, never them.
 

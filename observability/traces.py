@@ -35,6 +35,7 @@ class Tracing:
         draw: a random number in [0, 1).
         ids: makes trace and span ids; None takes random ones.
         resource: attributes of the gateway itself.
+        on_close: called before the last spans are sent.
     """
 
     def __init__(
@@ -46,10 +47,12 @@ class Tracing:
         draw: Callable[[], float],
         ids: IdGenerator | None = None,
         resource: Mapping[str, str] | None = None,
+        on_close: Callable[[], None] = lambda: None,
     ) -> None:
         self._ratio = ratio
         self._clock = clock
         self._draw = draw
+        self._on_close = on_close
         self._provider = TracerProvider(
             sampler=ALWAYS_ON,
             resource=Resource(dict(resource or {})),
@@ -86,4 +89,5 @@ class Tracing:
 
     def close(self) -> None:
         """Send what waits, within the exporter's own limits, and stop. Blocks."""
+        self._on_close()
         self._provider.shutdown()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from tests.support.fake_engine import Script
 from tests.support.model_server import MODEL, ModelServer, model_server
+from tests.support.otlp_receiver import Mode, plain, receiving
 from tests.support.recorder import recording
 from tests.support.running import Running, policy_file, running_gateway
 from weighbridge.config.clock import SystemClock
@@ -129,3 +132,38 @@ async def test_no_word_of_a_request_is_in_its_spans_and_no_trace_leaves(
 
 def _everything(spans: tuple[ReadableSpan, ...]) -> str:
     return "".join(span.to_json() for span in spans)
+
+
+async def test_spans_get_to_the_collector_of_the_settings(tmp_path: Path) -> None:
+    with receiving() as collector:
+        async with running_gateway(
+            tmp_path, collector={"endpoint": collector.url, "metrics_interval_s": None}, traces={"ratio": 1.0}
+        ) as gateway:
+            assert (await gateway.chat()).status_code == 200
+            await asyncio.to_thread(
+                collector.wait, lambda: any(span.name == "chat auto" for span in collector.spans)
+            )
+            (row,) = gateway.rows()
+        (root,) = (span for span in collector.spans if span.name == "chat auto")
+        held = {pair.key: plain(pair.value) for pair in root.attributes}
+    assert held["weighbridge.request.id"] == row["request_id"]
+    assert held["gen_ai.usage.output_tokens"] == row["completion_tokens"]
+    assert root.kind == root.SPAN_KIND_SERVER
+
+
+async def test_a_collector_that_hangs_costs_spans_and_two_seconds_at_the_end(tmp_path: Path) -> None:
+    with receiving() as collector:
+        collector.traces_mode = Mode(hang=True)
+        async with running_gateway(
+            tmp_path,
+            collector={"endpoint": collector.url, "metrics_interval_s": None, "timeout_s": 60},
+            traces={"ratio": 1.0},
+        ) as gateway:
+            assert (await gateway.chat()).status_code == 200
+            await asyncio.to_thread(
+                collector.wait, lambda: any(path == "/v1/traces" for path, *_ in collector.requests)
+            )
+            spans, began = gateway.parts.metrics.spans_total, time.monotonic()
+        assert time.monotonic() - began < 15
+        assert spans.labels("lost").value > 0 and spans.labels("sent").value == 0
+        assert not collector.spans

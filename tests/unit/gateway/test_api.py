@@ -20,6 +20,7 @@ from weighbridge.gateway.front import CHAT_PATH, Front
 from weighbridge.gateway.parts import Parts
 from weighbridge.gateway.underway import Underway
 from weighbridge.observability.metrics import Metrics
+from weighbridge.observability.shipper import Standing
 from weighbridge.policies.loader import policy_path
 from weighbridge.policies.store import PolicyStore
 from weighbridge.state.keys import KeyStore
@@ -70,6 +71,7 @@ class Switch:
     ready: bool = True
     configured: bool = False
     healthy: bool = True
+    damaged: list[str] = field(default_factory=list)
     outlets: NoOutlets = field(default_factory=NoOutlets)
 
 
@@ -252,7 +254,7 @@ async def test_alive_and_ready(here: World) -> None:
     assert (await here.get("/health/live")).json() == {"status": "alive"}
     ready = await here.get("/health/ready")
     assert (ready.status_code, ready.json()["status"]) == (200, "ready")
-    assert set(ready.json()["parts"]) == {"tiers", "ledger", "masking", "commercial", "policy"}
+    assert set(ready.json()["parts"]) == {"tiers", "ledger", "collector", "masking", "commercial", "policy"}
     assert (await here.client.head("/health/ready")).status_code == 200
 
 
@@ -282,6 +284,38 @@ async def test_one_part_down_is_degraded_and_says_which(here: World, part: str) 
     assert body["parts"]["masking"]["needed"] is True
     # Without a record or a detector nothing may leave.
     assert body["parts"]["commercial"]["ready"] is (part == "one tier")
+
+
+async def test_a_damaged_spool_is_told_until_it_is_taken_away(here: World) -> None:
+    here.ledger.damaged = ["ledger.sqlite3.damaged-20261130T000000Z"]
+    body = (await here.get("/health/ready")).json()
+    assert body["status"] == "degraded"
+    assert body["parts"]["ledger"] == {"ready": True, "damaged": here.ledger.damaged}
+    assert body["parts"]["commercial"]["ready"] is True
+    here.ledger.damaged = []
+    assert (await here.get("/health/ready")).json()["status"] == "ready"
+
+
+@dataclass
+class Ships:
+    late: bool
+
+    def standing(self) -> Standing:
+        return Standing(7, 1234.56, self.late, "connect")
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_records_that_arrive_late_are_degraded_and_not_unready(here: World, late: bool) -> None:
+    here.parts.shipper = Ships(late)  # type: ignore[assignment]
+    answer = await here.get("/health/ready")
+    assert (answer.status_code, answer.json()["status"]) == (200, "degraded" if late else "ready")
+    assert answer.json()["parts"]["collector"] == {
+        "configured": True,
+        "ready": not late,
+        "backlog": 7,
+        "oldest_s": 1234.6,
+        "trouble": "connect",
+    }
 
 
 @pytest.mark.parametrize("started", [False, True])

@@ -50,6 +50,9 @@ class Step:
     async def first_ready(self) -> None:
         await self._started.wait()
 
+    async def mark_capacity(self) -> None:
+        await asyncio.Event().wait()
+
 
 def with_steps(parts: Parts, *, fails: str = "") -> list[str]:
     events: list[str] = []
@@ -70,6 +73,28 @@ def with_steps(parts: Parts, *, fails: str = "") -> list[str]:
     parts.ledger.close = close_ledger  # type: ignore[method-assign,assignment]
     parts.state.close = close_state  # type: ignore[method-assign]
     return events
+
+
+class Ships:
+    """A shipper that notes what becomes of it."""
+
+    def __init__(self, events: list[str]) -> None:
+        self._events = events
+
+    def start(self) -> None:
+        self._events.append("start shipper")
+
+    def stop(self) -> None:
+        self._events.append("close shipper")
+
+
+async def test_what_ships_begins_with_the_others_and_ends_before_the_ledger(tmp_path: Path) -> None:
+    parts = parts_in(tmp_path)
+    events = with_steps(parts)
+    parts.shipper = Ships(events)  # type: ignore[assignment]
+    async with running(parts):
+        assert events == ["start shipper"]
+    assert events[-5:] == ["close gate", "close masker", "close shipper", "close ledger", "close state"]
 
 
 CLOSING = ["close pool", "close gate", "close masker", "close ledger", "close state"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -27,6 +28,8 @@ async def test_a_crowd_lets_others_come_first_and_a_row_alone_waits_for_nobody(
         put(conn, rows)
 
     class Time:
+        monotonic = staticmethod(time.monotonic)
+
         @staticmethod
         def sleep(seconds: float) -> None:
             pauses.append(seconds)

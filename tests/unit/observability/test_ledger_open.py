@@ -237,11 +237,6 @@ def test_another_programs_database_is_refused(spool: Path) -> None:
         assert conn.execute("SELECT name FROM sqlite_master").fetchall() == [("theirs",)]
 
 
-def test_a_file_that_is_no_database_is_refused(spool: Path) -> None:
-    spool.write_bytes(b"not a database " * 100)
-    one_line(spool)
-
-
 def test_a_folder_in_its_place_is_refused(spool: Path) -> None:
     spool.mkdir()
     one_line(spool)

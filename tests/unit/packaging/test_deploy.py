@@ -291,3 +291,44 @@ def test_two_engines_on_one_card_add_up(tmp_path: Path) -> None:
     tiers = profile_settings("shared-gpu", tmp_path).tiers
     assert set(tiers) == {"local-8b", "local-70b"}
     assert 0.80 <= sum(tier.gpu_memory_utilization for tier in tiers.values()) <= 0.85
+
+
+def collector(text: str) -> dict[str, Any]:
+    made: dict[str, Any] = yaml.safe_load(text)
+    return made
+
+
+@pytest.mark.parametrize("with_backend", [False, True])
+def test_the_collectors_pipelines_are_made_of_parts_that_are_there(with_backend: bool) -> None:
+    text = (DEPLOY / "otel-collector.yaml").read_text()
+    if with_backend:
+        head, backend = text.split("  # otlphttp/backend:\n")
+        backend, tail = backend.split("\nservice:", 1)
+        whole = f"  otlphttp/backend:\n{re.sub(r'^  # ', '  ', backend, flags=re.MULTILINE)}"
+        tail = re.sub(r"\]( +# )(, otlphttp/backend)", r"\2]", tail)
+        text = f"{head}{whole}\nservice:{tail}"
+    made = collector(text)
+    used: dict[str, set[str]] = {"receivers": set(), "processors": set(), "exporters": set()}
+    for name, pipeline in made["service"]["pipelines"].items():
+        assert name in ("logs", "metrics")
+        assert pipeline["processors"][0] == "memory_limiter"
+        for kind, names in pipeline.items():
+            used[kind] |= set(names)
+    for kind, names in used.items():
+        assert names == made[kind].keys(), kind
+    assert set(made["service"]["extensions"]) == made["extensions"].keys()
+    # A processor that answers before it has passed on would lose what was acknowledged.
+    assert made["service"]["pipelines"]["logs"]["processors"] == ["memory_limiter"]
+    assert made["exporters"]["file/audit"]["format"] == "json"
+    if with_backend:
+        backend_settings = made["exporters"]["otlphttp/backend"]
+        assert backend_settings["sending_queue"]["storage"] in made["extensions"]
+        assert backend_settings["sending_queue"]["block_on_overflow"] is True
+        assert backend_settings["retry_on_failure"]["max_elapsed_time"] == 0
+
+
+def test_the_collector_listens_where_the_page_says() -> None:
+    made = collector((DEPLOY / "otel-collector.yaml").read_text())
+    page = (ROOT / "docs" / "shipping.md").read_text()
+    assert f"http://{made['receivers']['otlp']['protocols']['http']['endpoint']} " in page
+    assert str(Path(made["exporters"]["file/audit"]["path"]).parent) in page
