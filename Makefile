@@ -12,6 +12,7 @@ BIN := $(VENV)/bin
 CORE := $(VENV)/.core-ready
 ENGINE := $(VENV)/.engine-ready
 COMPILED := $(VENV)/.compiled-ready
+REDIS := $(VENV)/.redis-ready
 ROOMS := config observability state policies masking pool commercial router gateway
 
 CORE_INPUTS := pyproject.toml scripts/setup.sh requirements/bootstrap.txt requirements/core.txt
@@ -38,18 +39,23 @@ $(COMPILED): $(COMPILED_INPUTS)
 	@$(BIN)/python -m weighbridge.router.difficulty.compiling
 	@touch $@
 
+# Only the tests start one.
+$(REDIS): scripts/setup.sh | $(CORE)
+	@scripts/setup.sh redis
+
+
 setup: $(ENGINE) $(COMPILED) ## Install everything into .venv (serve and test do it by themselves)
 
 serve: $(ENGINE) $(COMPILED) ## Install what is missing, then serve two local tiers on 127.0.0.1:8080; ARGS="--port 9000 ..."
 	@exec $(BIN)/weighbridge serve $(ARGS)
 
-test: $(ENGINE) $(COMPILED) lint ## Run everything except the soak tests, real vLLM included
+test: $(ENGINE) $(COMPILED) $(REDIS) lint ## Run everything except the soak tests, real vLLM included
 	$(BIN)/pytest -m "not soak" --durations=25 $(PYTEST_ARGS)
 
-test-fast: $(CORE) ## Run the tests that need no vLLM
+test-fast: $(CORE) $(REDIS) ## Run the tests that need no vLLM
 	$(BIN)/pytest tests/unit tests/contract -m "not engine and not slow and not soak" --durations=10 $(PYTEST_ARGS)
 
-soak: $(ENGINE) ## Run the long chaos tests
+soak: $(ENGINE) $(REDIS) ## Run the long chaos tests
 	$(BIN)/pytest -m soak --durations=25 $(PYTEST_ARGS)
 
 lint: $(CORE) ## Check style, types and the import contract
@@ -62,7 +68,7 @@ format: $(CORE) ## Rewrite the code in the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(ENGINE) $(COMPILED) ## Run the benchmarks; each prints ratios measured side by side
+bench: $(ENGINE) $(COMPILED) $(REDIS) ## Run the benchmarks; each prints ratios measured side by side
 	@for file in $(filter-out bench/masking_quality.py bench/difficulty.py bench/logprob_bound.py,$(wildcard bench/[a-z]*.py)); do \
 		echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
 

@@ -45,6 +45,7 @@ _SECTIONS = {
     "one write `LOCAL_70B` in the variable). `local-70b: null` means that there is no such tier.",
     "pool": "Starting and stopping the local engines.",
     "commercial": "The commercial API: one of the two switches of egress; the other is the policy's `egress`.",
+    "redis": "What several gateways share; see [Redis](../redis.md).",
     "policies": "Which routing policy is in force; see the [policy reference](policy.md).",
     "masking": "The detectors that stand before everything that leaves.",
     "traces": "OpenTelemetry spans of some requests: stages, numbers and names, never content.",

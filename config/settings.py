@@ -21,6 +21,7 @@ from weighbridge.config.legal import AnyPath, is_loopback
 from weighbridge.config.log_section import LogSettings
 from weighbridge.config.masking_section import MaskingSettings
 from weighbridge.config.problems import ConfigProblems, Problem, dotted, explain, wrong
+from weighbridge.config.redis_section import RedisSettings
 from weighbridge.config.roads import MODEL_NAMES
 from weighbridge.config.sections import (
     AdminKey,
@@ -50,6 +51,7 @@ __all__ = [
     "MaskingSettings",
     "PolicySettings",
     "PoolSettings",
+    "RedisSettings",
     "ServerSettings",
     "Settings",
     "TierName",
@@ -92,6 +94,7 @@ class Settings(BaseSettings):
     )
     pool: PoolSettings = Field(default_factory=PoolSettings)
     commercial: CommercialSettings = Field(default_factory=CommercialSettings)
+    redis: RedisSettings = Field(default_factory=RedisSettings)
     policies: PolicySettings = Field(default_factory=PolicySettings)
     masking: MaskingSettings = Field(default_factory=MaskingSettings)
     log: LogSettings = Field(default_factory=LogSettings)

@@ -42,6 +42,7 @@ def readiness(parts: Parts) -> tuple[bool, dict[str, Any]]:
             "endpoints": {name: how.value for name, how in parts.gate.outlets.standings().items()},
             "ready": outward,
         },
+        **({} if parts.redis is None else {"redis": parts.redis.status()}),
         # What serves is a policy that was checked, whatever the file on disk has become.
         "policy": {"ready": True, "version": policy.version, "file": parts.policies.file_state},
     }
@@ -49,6 +50,8 @@ def readiness(parts: Parts) -> tuple[bool, dict[str, Any]]:
     # Masking and the gate matter only where something is meant to leave.
     wanted = [tier["whole"] for tier in tiers.values()]
     wanted += [parts.ledger.healthy, not parts.ledger.damaged, report["collector"]["ready"]]
+    if parts.redis is not None:
+        wanted.append(parts.redis.available is True)
     if parts.gate.configured:
         wanted.append(parts.masker.ready)
     status = "not_ready" if not can_answer else "ready" if all(wanted) else "degraded"

@@ -22,8 +22,8 @@ async def running(parts: Parts, on_first_ready: Callable[[], None] = lambda: Non
     """Run the parts.
 
     The loading of models, the watches on policy, kill switch and event loop and the progress rows are background tasks.
-    At the end the tasks go first, then pool, gate, masker, shipper, ledger and state: each is closed before what it
-    writes to.
+    At the end the tasks go first, then pool, Redis, gate, masker, shipper, ledger, traces and state: each is closed
+    before what it writes to.
 
     Args:
         on_first_ready: called once, when the first tier can serve.
@@ -34,6 +34,8 @@ async def running(parts: Parts, on_first_ready: Callable[[], None] = lambda: Non
     # Requests leave few cycles behind and make many objects; looking every 700 of them costs. With a much larger number
     # a long request's own objects are walked through in one go, while every stream waits.
     gc.set_threshold(5_000, 10, 10)
+    if parts.redis is not None:
+        parts.redis.start()
     tasks = [
         asyncio.create_task(_bring_up(parts), name="bring-up"),
         asyncio.create_task(_first_ready(parts, on_first_ready), name="first-ready"),
@@ -68,8 +70,13 @@ async def close(parts: Parts) -> None:
         if parts.shipper is not None:
             await asyncio.to_thread(parts.shipper.stop)
 
+    async def redis() -> None:
+        if parts.redis is not None:
+            await parts.redis.close()
+
     steps: tuple[tuple[str, Callable[[], Awaitable[object]]], ...] = (
         ("pool", lambda: parts.pool.close(parts.settings.pool.close_grace_s)),
+        ("redis", redis),
         ("gate", parts.gate.close),
         ("masking", parts.masker.close),
         ("shipper", shipper),

@@ -33,6 +33,8 @@ from weighbridge.router.dispatch import Dispatch
 from weighbridge.router.lifecycle import Limits
 from weighbridge.state.keys import KeyStore
 from weighbridge.state.pins import StoredPins
+from weighbridge.state.redis_link import RedisLink
+from weighbridge.state.slot_leases import SlotLeases
 from weighbridge.state.store import StateStore
 from weighbridge.state.switch import EgressSwitch
 
@@ -72,6 +74,8 @@ class Parts:
     """When the parts were made, UTC nanoseconds."""
     shipper: Shipper | None = None
     """None where no collector is configured."""
+    redis: RedisLink | None = None
+    """What is shared with other gateways; None where nothing is."""
 
 
 def build_parts(
@@ -98,6 +102,7 @@ def build_parts(
     ids = ids or IdFactory(clock)
     metrics = Metrics(tuple(settings.commercial.all_endpoints))
     make_engine = engine_factory or partial(local_engines.make_engine, clock=clock, metrics=metrics)
+    redis = None if settings.redis.url is None else RedisLink(settings.redis, clock, metrics)
     tiers = [
         Tier(
             road,
@@ -106,6 +111,7 @@ def build_parts(
             clock,
             metrics,
             pool=settings.pool,
+            leases=_leases(settings, road, settings.tiers[road], redis),
         )
         for road in LOCAL_ROADS
         if road in settings.tiers
@@ -187,6 +193,7 @@ def build_parts(
         underway=Underway(on_cut=cut_by_us),
         started_ns=started_ns,
         shipper=shipper,
+        redis=redis,
     )
 
 
@@ -207,3 +214,10 @@ def _shipper(
         version=program,
         started_ns=started_ns,
     )
+
+
+def _leases(settings: Settings, road: Road, tier: TierSettings, redis: RedisLink | None) -> SlotLeases | None:
+    """What shares a tier's slots with other gateways. An engine in this process is nobody else's."""
+    if redis is None or not tier.endpoints:
+        return None
+    return SlotLeases(redis, road, settings.redis.lease_s, settings.redis.replicas)

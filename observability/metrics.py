@@ -54,11 +54,13 @@ SHIP_FAILURES: Final = (
     "spool",
     OTHER,
 )
+REDIS_TROUBLES: Final = ("connect", "denied", "timeout", "closed", "refused", "garbage", OTHER)
 BUSY_REASONS: Final = ("requests", "key", "bodies", "connections")
 TOKEN_KINDS: Final = ("prompt", "cached", "completion")
 
 _REQUEST_S: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0)
 _TTFT_S: Final = (0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 60.0)
+_REDIS_S: Final = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 _LAG_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
@@ -77,6 +79,7 @@ class Metrics(PoolMetrics):
         self._add_egress(endpoints)
         self._add_process()
         self._add_shipping()
+        self._add_redis()
 
     def request_done(
         self,
@@ -229,4 +232,20 @@ class Metrics(PoolMetrics):
             "ship_failures_total",
             "Requests to the collector that came to nothing and are made again.",
             Family(Counter, {"reason": SHIP_FAILURES}),
+        )
+
+    def _add_redis(self) -> None:
+        add = self.add
+        self.redis_away = add(
+            "redis_away", "1 while a Redis that is configured is taken to be away.", Gauge()
+        )
+        self.redis_failures_total = add(
+            "redis_failures_total",
+            "Calls to Redis and attempts to connect that failed.",
+            Family(Counter, {"reason": REDIS_TROUBLES}),
+        )
+        self.redis_operation_seconds = add(
+            "redis_operation_seconds",
+            "Seconds of an echo over Redis, once a second.",
+            Histogram(_REDIS_S),
         )

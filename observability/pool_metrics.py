@@ -67,6 +67,16 @@ class PoolMetrics(InstrumentSet):
         )
         self.slots_in_use = add("slots_in_use", "Slots granted at the moment.", Family(Gauge, _TIER))
         self.slots_total = add("slots_total", "Slots of the tier.", Family(Gauge, _TIER))
+        self.slots_in_use_everywhere = add(
+            "slots_in_use_everywhere",
+            "Slots granted by all gateways that share the tier, as last told by Redis.",
+            Family(Gauge, _TIER),
+        )
+        self.slots_on_own_share = add(
+            "slots_on_own_share",
+            "1 while a shared tier goes on with this gateway's share of the slots, without the others.",
+            Family(Gauge, _TIER),
+        )
         self.waiting = add("waiting", "Requests waiting for a slot.", Family(Gauge, _TIER))
         self.kv_reserved_tokens = add(
             "kv_reserved_tokens", "KV-cache tokens that granted slots hold reserved.", Family(Gauge, _TIER)

@@ -40,11 +40,16 @@ def choose(affinity: bytes, every: Sequence[R], free: Sequence[R]) -> R:
     if len(every) == 1:
         return free[0]
     if affinity:
-        owner = max(every, key=lambda room: _weight(affinity, room.name))
+        owner = owner_of(affinity, every)
         bound = min(room.in_use for room in every) + max(SLACK, owner.slots // 4)
         if owner in free and owner.in_use < bound:
             return owner
     return min(free, key=lambda room: (room.tokens, room.in_use, room.name))
+
+
+def owner_of(affinity: bytes, every: Sequence[R]) -> R:
+    """The worker that a prompt belongs to, room or not."""
+    return max(every, key=lambda room: _weight(affinity, room.name))
 
 
 def _weight(affinity: bytes, name: str) -> bytes:

@@ -23,14 +23,17 @@ from weighbridge.pool.slot_lock import (
 )
 
 
-class _Place:
-    """One worker's slots. A worker that is built anew gets a new one; slots of the old one come back to the old."""
+class Place:
+    """One worker's slots. A worker that is built anew gets a new one; slots of the old one come back to the old.
+
+    `slots` is how many may be in use now.
+    """
 
     __slots__ = ("avoided", "budget", "in_use", "name", "slots", "tokens")
 
     def __init__(self, name: str, slots: int, budget: int | None) -> None:
         self.name: Final = name
-        self.slots: Final = slots
+        self.slots = slots
         self.budget: Final = budget
         self.in_use = 0
         self.tokens = 0
@@ -48,7 +51,7 @@ class LocalSlot:
     __slots__ = ("_granted_at", "_lock", "_place", "_tenant", "_tokens", "waited_ms")
 
     def __init__(
-        self, lock: QueueLock, place: _Place, tenant: str, tokens: int, waited_ms: float, now: float
+        self, lock: QueueLock, place: Place, tenant: str, tokens: int, waited_ms: float, now: float
     ) -> None:
         self._lock: QueueLock | None = lock
         self._place = place
@@ -72,10 +75,10 @@ class LocalSlot:
         if lock is not None:
             self._place.in_use -= 1
             self._place.tokens -= self._tokens
-            lock.given_back(self._tenant, self._tokens, self._granted_at)
+            lock.given_back(self._place, self._tenant, self._tokens, self._granted_at)
 
 
-class _Waiter:
+class Waiter:
     """One request in the queue; `turn` gets its slot, None when time is up, or why it has to leave."""
 
     __slots__ = ("ask", "asked", "number", "turn")
@@ -106,12 +109,12 @@ class QueueLock:
         self.max_waiting: Final = max_waiting
         self._clock = clock
         self._rate = DrainRate() if predict else None
-        self._places: dict[str, _Place] = {}
+        self._places: Final[dict[str, Place]] = {}
         self._in_use = 0
         self._tokens = 0
         self._held_by: dict[str, int] = {}
         """Slots in use by tenant; only tenants that hold some."""
-        self._queues: Final[tuple[dict[str, dict[_Waiter, None]], ...]] = tuple({} for _ in Priority)
+        self._queues: Final[tuple[dict[str, dict[Waiter, None]], ...]] = tuple({} for _ in Priority)
         """By priority and tenant, in order of arrival; a dict so that one who leaves early is found at once."""
         self._waiting = 0
         self._number = 0
@@ -151,7 +154,7 @@ class QueueLock:
             raise ValueError("a place needs a slot")
         if self._closed:
             return
-        self._places[place] = _Place(place, slots, tokens)
+        self._places[place] = Place(place, slots, tokens)
         self._serve_waiting()
 
     def close_place(self, place: str) -> None:
@@ -185,17 +188,7 @@ class QueueLock:
                     # Its tenant holds one more now: another one may be first, and fit where the first did not.
                     self._serve_waiting()
                 return slot
-        if not ask.wait:
-            raise NoFreeSlot
-        if not continued:
-            leaver: _Waiter | None = None
-            if self._waiting >= self.max_waiting:
-                leaver = who_gives_way(ask, self._queues, self._held_by)
-                if leaver is None:
-                    raise QueueFull
-            self._refuse_hopeless(ask)
-            if leaver is not None:
-                self._push_out(leaver)
+        self._let_wait(ask)
         return await self._wait(ask, now)
 
     def close(self) -> None:
@@ -205,8 +198,8 @@ class QueueLock:
 
     # ---- what slots report ----
 
-    def given_back(self, tenant: str, tokens: int, granted_at: float) -> None:
-        """A slot is free again; its place has been told already."""
+    def given_back(self, place: Place, tenant: str, tokens: int, granted_at: float) -> None:
+        """A slot is free again; `place` has counted it already."""
         self._in_use -= 1
         self._tokens -= tokens
         left = self._held_by[tenant] - 1
@@ -226,12 +219,26 @@ class QueueLock:
 
     # ---- the queue ----
 
+    def _let_wait(self, ask: Ask) -> None:
+        """Turn away a newcomer for whom there is no slot and who may not wait, or make room for it in the queue."""
+        if not ask.wait:
+            raise NoFreeSlot
+        if ask.priority is Priority.CONTINUED:
+            return
+        leaver: Waiter | None = None
+        if self._waiting >= self.max_waiting:
+            leaver = who_gives_way(ask, self._queues, self._held_by)
+            if leaver is None:
+                raise QueueFull
+        self._refuse_hopeless(ask)
+        if leaver is not None:
+            self._push_out(leaver)
+
     async def _wait(self, ask: Ask, asked: float) -> LocalSlot:
         loop = asyncio.get_running_loop()
         self._number += 1
-        waiter = _Waiter(ask, asked, self._number, loop.create_future())
-        self._queues[ask.priority].setdefault(ask.tenant, {})[waiter] = None
-        self._waiting += 1
+        waiter = Waiter(ask, asked, self._number, loop.create_future())
+        self._stand(waiter)
         timer = loop.call_later(ask.deadline.remaining(), self._expire, waiter)
         try:
             slot = await waiter.turn
@@ -244,13 +251,18 @@ class QueueLock:
             raise QueueLockTimeout((self._clock.monotonic() - asked) * 1000)
         return slot
 
-    def _push_out(self, waiter: _Waiter) -> None:
+    def _stand(self, waiter: Waiter) -> None:
+        """Put one at the end of its tenant's queue."""
+        self._queues[waiter.ask.priority].setdefault(waiter.ask.tenant, {})[waiter] = None
+        self._waiting += 1
+
+    def _push_out(self, waiter: Waiter) -> None:
         self._leave(waiter)
         # Nobody's turn comes by it: was it the first, then the newcomer goes before it, and did not fit either.
         if not waiter.turn.done():
             waiter.turn.set_exception(QueueFull())
 
-    def _abandon(self, waiter: _Waiter) -> None:
+    def _abandon(self, waiter: Waiter) -> None:
         turn = waiter.turn
         if turn.cancelled():
             self._leave(waiter)
@@ -260,13 +272,13 @@ class QueueLock:
             # The slot was its own already when the cancellation arrived: hand it on.
             granted.release()
 
-    def _expire(self, waiter: _Waiter) -> None:
+    def _expire(self, waiter: Waiter) -> None:
         if not waiter.turn.done():
             self._leave(waiter)
             waiter.turn.set_result(None)
             self._serve_waiting()
 
-    def _leave(self, waiter: _Waiter) -> None:
+    def _leave(self, waiter: Waiter) -> None:
         tenants = self._queues[waiter.ask.priority]
         queue = tenants.get(waiter.ask.tenant)
         if queue is None or waiter not in queue:
@@ -285,7 +297,7 @@ class QueueLock:
                         waiter.turn.set_exception(QueueClosed())
             self._queues[priority].clear()
 
-    def _serve_waiting(self) -> _Waiter | None:
+    def _serve_waiting(self) -> Waiter | None:
         """Grant what can be granted, in turn. Who is first and does not fit keeps the others waiting.
 
         Returns:
@@ -311,10 +323,10 @@ class QueueLock:
                 return True
         return False
 
-    def _first(self) -> _Waiter | None:
+    def _first(self) -> Waiter | None:
         held_by = self._held_by
         for tenants in self._queues:
-            first: _Waiter | None = None
+            first: Waiter | None = None
             fewest = 0
             for tenant, queue in tenants.items():
                 held = held_by.get(tenant, 0)
@@ -326,7 +338,7 @@ class QueueLock:
                 return first
         return None
 
-    def _goes_before(self, newcomer: Ask, first: _Waiter) -> bool:
+    def _goes_before(self, newcomer: Ask, first: Waiter) -> bool:
         """Whether a newcomer is served before the first of those who wait."""
         if newcomer.priority != first.ask.priority:
             return newcomer.priority < first.ask.priority
@@ -353,10 +365,12 @@ class QueueLock:
     def _refuse_hopeless(self, ask: Ask) -> None:
         if self._rate is None:
             return
-        coming_back = sum(place.in_use for place in self._places.values())
-        wait_s = self._rate.wait_s(self._ahead_of(ask), coming_back)
+        wait_s = self._rate.wait_s(self._ahead_of(ask), self._coming_back())
         if wait_s is not None and wait_s > ask.deadline.remaining():
             raise WaitTooLong(wait_s * 1000)
+
+    def _coming_back(self) -> int:
+        return sum(place.in_use for place in self._places.values())
 
     def _ahead_of(self, ask: Ask) -> int:
         """How many of those who wait are served before a newcomer, a low guess: all of higher priority and of its own

@@ -20,9 +20,12 @@ from weighbridge.pool.engine_body import MAX_CHOICES
 from weighbridge.pool.expectation import Expectation
 from weighbridge.pool.lease import SlotLease
 from weighbridge.pool.queue_lock import LocalSlot, QueueLock
+from weighbridge.pool.shared_lock import SharedQueueLock
+from weighbridge.pool.shared_place import shared_place_names
 from weighbridge.pool.slot_lock import Ask, NoFreeSlot, QueueClosed, QueueFull, QueueLockTimeout, WaitTooLong
 from weighbridge.pool.uptime import Record, Uptime
 from weighbridge.pool.worker import SERVING, TierNotReady, Worker, WorkerState
+from weighbridge.state.slot_leases import SlotLeases
 
 log = logging.getLogger("weighbridge.pool")
 
@@ -66,6 +69,7 @@ class Tier:
         settings: its settings.
         make_engine: makes the engine of one worker, not started; called for every build.
         pool: time limits, probes and restarts of the workers.
+        leases: its slots are shared with other gateways by them; None: they are this gateway's alone.
         clock: for deadlines and states.
         metrics: slots, queue and readiness are kept there.
     """
@@ -79,6 +83,7 @@ class Tier:
         metrics: Metrics,
         *,
         pool: PoolSettings | None = None,
+        leases: SlotLeases | None = None,
     ) -> None:
         self.road: Final = road
         self.model: Final = model_name(settings)
@@ -87,7 +92,13 @@ class Tier:
         """Whether it is served by other machines; nothing is loaded here then."""
         self.adapters: Final = tuple(settings.lora_adapters)
         """Names of the LoRA adapters this tier answers with."""
-        self.lock: Final = QueueLock(settings.max_waiting, clock)
+        self.lock: Final = (
+            QueueLock(settings.max_waiting, clock)
+            if leases is None
+            else SharedQueueLock(
+                settings.max_waiting, clock, leases, keys=shared_place_names(settings.endpoints)
+            )
+        )
         self.expectation: Final = Expectation()
         self._settings = settings
         self._clock = clock
@@ -105,6 +116,10 @@ class Tier:
         metrics.waiting.labels(road).follow(lambda: self.lock.waiting)
         metrics.kv_reserved_tokens.labels(road).follow(lambda: self.lock.reserved_tokens)
         metrics.kv_budget_tokens.labels(road).follow(lambda: self.lock.budget_tokens)
+        if isinstance(self.lock, SharedQueueLock):
+            shared = self.lock
+            metrics.slots_in_use_everywhere.labels(road).follow(lambda: shared.in_use_everywhere)
+            metrics.slots_on_own_share.labels(road).follow(lambda: shared.on_own)
         self._ready = metrics.tier_ready.labels(road)
         self._wait_seconds = metrics.queue_wait_seconds.labels(road)
         self._timeouts = metrics.queue_timeouts_total.labels(road)
@@ -244,6 +259,18 @@ class Tier:
             "engine_unfinished": sum(worker["engine_unfinished"] for worker in workers),
             "engine_queued_tokens": sum(worker["engine_queued_tokens"] for worker in workers),
             "workers": workers,
+            **self._shared_status(),
+        }
+
+    def _shared_status(self) -> dict[str, Any]:
+        if not isinstance(self.lock, SharedQueueLock):
+            return {}
+        return {
+            "shared": {
+                "on_own_share": self.lock.on_own,
+                "slots_in_use_everywhere": self.lock.in_use_everywhere,
+                "gateways": self.lock.replicas,
+            }
         }
 
     # ---- workers ----

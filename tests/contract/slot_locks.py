@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Coroutine
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol, TypeVar
 
 import pytest
 
+from tests.support.blocking_link import BlockingLink
+from tests.support.redis_server import redis_server
 from tests.support.virtual_time import VirtualClock
 from weighbridge.config.deadline import Deadline
 from weighbridge.pool.queue_lock import QueueLock
+from weighbridge.pool.shared_lock import SharedQueueLock
 from weighbridge.pool.slot_lock import Ask, Priority, Slot, SlotLock
+from weighbridge.state.slot_leases import SlotLeases
 
 PLACE = "first"
 """The place that is open from the start."""
@@ -36,8 +44,52 @@ def in_process(slots: int, max_waiting: int, *, tokens: int | None = None, predi
     return lock
 
 
-LOCKS: dict[str, MakeLock] = {"in-process": in_process}
+class SharedLocks:
+    """Makes locks that keep their slots in a real Redis, which starts with the first of them."""
+
+    def __init__(self) -> None:
+        self._open = ExitStack()
+        self._url = ""
+        self._links: deque[BlockingLink] = deque()
+        self._count = 0
+
+    def __call__(
+        self, slots: int, max_waiting: int, *, tokens: int | None = None, predict: bool = False
+    ) -> SlotLock:
+        lock = SharedQueueLock(max_waiting, VirtualClock(), self.leases(), predict=predict)
+        lock.open(PLACE, slots, tokens)
+        return lock
+
+    def leases(self) -> SlotLeases:
+        """The voice of a replica that has a tier for itself."""
+        if not self._url:
+            folder = Path(self._open.enter_context(TemporaryDirectory()))
+            self._url = self._open.enter_context(redis_server(folder)).url
+        self._count += 1
+        self._links.append(BlockingLink(self._url, f"contract{self._count}"))
+        if len(self._links) > 8:
+            self._links.popleft().close()
+        # Time here runs apart from Redis's own.
+        return SlotLeases(self._links[-1], "local-8b", 100.0, 1)
+
+    def close(self) -> None:
+        while self._links:
+            self._links.popleft().close()
+        self._open.close()
+        self._url = ""
+
+
+in_redis = SharedLocks()
+
+LOCKS: dict[str, MakeLock] = {"in-process": in_process, "in-redis": in_redis}
 """A lock that keeps its slots elsewhere joins here."""
+
+
+def answers_at_once(make: MakeLock) -> bool:
+    """Whether a newcomer is told what becomes of it before anything else happens. A lock that asks elsewhere first
+    may find that somebody has left in the same moment."""
+    return make is in_process
+
 
 each_lock = pytest.mark.parametrize("make", LOCKS.values(), ids=LOCKS.keys())
 

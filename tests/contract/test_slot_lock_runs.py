@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.contract.slot_locks import MakeLock, ask, each_lock
+from tests.contract.slot_locks import MakeLock, answers_at_once, ask, each_lock
 from tests.support.virtual_time import run_virtual
 from weighbridge.pool.slot_lock import QueueFull, QueueLockTimeout, Slot
 
@@ -84,8 +84,8 @@ def test_any_run_keeps_the_promises(
             for _ in range(visit.yields_before):
                 await asyncio.sleep(0)
             start = loop.time()
-            had_to_wait = lock.in_use >= slots
-            found_full = had_to_wait and lock.waiting >= max_waiting and visit.patience > 0
+            # A lock that has to ask elsewhere has the newcomers of this moment waiting yet.
+            found_full = lock.in_use + lock.waiting >= slots + max_waiting and visit.patience > 0
             came_to_full[start] += found_full
             asked.append(visit)
             try:
@@ -102,7 +102,7 @@ def test_any_run_keeps_the_promises(
                 visit.outcome = "cancelled"
                 raise
             visit.outcome, visit.granted_at = "served", loop.time()
-            assert not (lone and found_full)
+            assert not (lone and found_full and answers_at_once(make))
             assert visit.granted_at < start + visit.patience
             holding.append(visit)
             assert len(holding) <= slots and lock.in_use <= slots
@@ -119,6 +119,7 @@ def test_any_run_keeps_the_promises(
                 task.cancel()
 
         async def watch() -> None:
+            await asyncio.sleep(0.25)
             for _ in range(80):
                 assert lock.in_use <= slots
                 assert lock.waiting <= max_waiting
@@ -143,7 +144,7 @@ def test_any_run_keeps_the_promises(
     # Each of them, or one in its stead, is told at once. One that was leaving anyway needs no telling.
     told = Counter(visit.ended_at for visit in visits if visit.outcome == "full")
     assert told <= came_to_full
-    if not any(visit.cancelled_after is not None for visit in visits):
+    if answers_at_once(make) and not any(visit.cancelled_after is not None for visit in visits):
         assert told == came_to_full
     for n, later in enumerate(asked):
         if later.outcome == "served":

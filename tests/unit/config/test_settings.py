@@ -55,6 +55,7 @@ def test_every_field_has_its_default_in_the_shipped_file_and_nowhere_else() -> N
         "collector.headers",
         "commercial.api_key",
         "masking.secret",
+        "redis.password",
         "state_dir",
         "tiers.*.endpoint_api_key",
     }

@@ -59,6 +59,7 @@ def test_planted_arrows_are_caught(copy: Path) -> None:
     plant(copy, "policies/tasks.py", "from weighbridge.masking import errors")
     plant(copy, "masking/errors.py", "import aiohttp")
     plant(copy, "router/roads.py", "import vllm")
+    plant(copy, "state/switch.py", "from redis.asyncio import Redis")
     done = lint_imports(copy, str(copy.parent / "path"))
     assert done.returncode == 1, done.stdout + done.stderr
     # An exception that the contract names is told behind the word.
@@ -66,6 +67,7 @@ def test_planted_arrows_are_caught(copy: Path) -> None:
     assert broken == {
         "policies imports config, observability and state",
         "commercial and pool's endpoints speak HTTP, masking opens no socket",
+        "only state's link knows Redis",
         "only the adapter knows vLLM, and gateway knows no engine",
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import stat
 import subprocess
 import tomllib
@@ -17,7 +18,7 @@ ROOT = Path(__file__).parents[3]
 REQUIREMENTS = ROOT / "requirements"
 SETUP = ROOT / "scripts" / "setup.sh"
 MAKEFILE = (ROOT / "Makefile").read_text()
-STAMPS = (".core-ready", ".engine-ready", ".compiled-ready")
+STAMPS = (".core-ready", ".engine-ready", ".compiled-ready", ".redis-ready")
 
 
 def pins(file: str) -> list[Requirement]:
@@ -84,9 +85,9 @@ class System:
         path.write_text(f"#!/bin/sh\n{body}\n")
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
-    def setup(self, **variables: str) -> subprocess.CompletedProcess[str]:
+    def setup(self, what: str = "engine", **variables: str) -> subprocess.CompletedProcess[str]:
         env = {"PATH": f"{self.bin}:{os.environ['PATH']}", "VENV": str(self.folder / "venv"), **variables}
-        return subprocess.run([SETUP, "engine"], env=env, capture_output=True, text=True, timeout=60)
+        return subprocess.run([SETUP, what], env=env, capture_output=True, text=True, timeout=60)
 
 
 @pytest.fixture
@@ -114,6 +115,50 @@ def test_with_permission_they_are_installed(system: System, permission: dict[str
     done = system.setup(PYTHON="python3", **permission)
     assert "python3-venv libnuma1" in (system.folder / "apt.log").read_text()
     assert "[2/5]" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.fixture
+def without_redis(system: System, monkeypatch: pytest.MonkeyPatch) -> System:
+    """A system with nothing but what the script itself calls; apt-get brings a redis-server."""
+    for name in ("bash", "cat", "dirname", "env", "grep", "mkdir", "touch", "tr", "sh", "chmod"):
+        found = shutil.which(name)
+        assert found is not None
+        (system.bin / name).symlink_to(found)
+    system.command(
+        "apt-get",
+        f'echo "$@" >>{system.folder}/apt.log\n'
+        f'case "$*" in *redis-server*) cp {system.bin}/id {system.bin}/redis-server;; esac',
+    )
+    cp = shutil.which("cp")
+    assert cp is not None
+    (system.bin / "cp").symlink_to(cp)
+    (system.folder / "venv").mkdir()
+    return system
+
+
+def test_root_gets_redis_for_the_tests(without_redis: System) -> None:
+    done = without_redis.setup("redis", PATH=str(without_redis.bin))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (
+        "install -y -qq --no-install-recommends redis-server"
+        in (without_redis.folder / "apt.log").read_text()
+    )
+    assert (without_redis.folder / "venv" / ".redis-ready").exists()
+
+
+def test_somebody_else_is_told_how_to_get_redis(without_redis: System) -> None:
+    without_redis.command("id", "echo 1000")
+    done = without_redis.setup("redis", PATH=str(without_redis.bin))
+    assert done.returncode == 1
+    assert "sudo apt-get install redis-server" in done.stderr
+    assert not (without_redis.folder / "apt.log").exists()
+    assert not (without_redis.folder / "venv" / ".redis-ready").exists()
+
+
+def test_a_redis_that_is_there_is_taken(without_redis: System) -> None:
+    without_redis.command("id", "echo 1000")
+    without_redis.command("redis-server", "exit 0")
+    assert without_redis.setup("redis", PATH=str(without_redis.bin)).returncode == 0
 
 
 def test_a_python_too_old_is_refused_by_name(system: System) -> None:
@@ -148,7 +193,8 @@ def planned(target: str, venv: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("target", "stage"), [("serve", "engine"), ("test", "engine"), ("test-fast", "core")]
+    ("target", "stage"),
+    [("serve", "engine"), ("test", "engine"), ("test-fast", "core"), ("test", "redis"), ("soak", "redis")],
 )
 def test_set_up_runs_once_and_again_when_its_inputs_change(target: str, stage: str, tmp_path: Path) -> None:
     assert f"scripts/setup.sh {stage}" in planned(target, tmp_path)
@@ -167,6 +213,11 @@ def test_a_changed_source_of_the_score_is_compiled_again(tmp_path: Path) -> None
     assert not any("compiling" in line for line in planned("serve", tmp_path))
     os.utime(tmp_path / ".compiled-ready", (0, 0))
     assert f"{tmp_path}/bin/python -m weighbridge.router.difficulty.compiling" in planned("serve", tmp_path)
+
+
+def test_serve_does_without_redis(tmp_path: Path) -> None:
+    for target in ("serve", "setup"):
+        assert not any("setup.sh redis" in line for line in planned(target, tmp_path))
 
 
 def test_serve_becomes_the_gateway(tmp_path: Path) -> None:
