@@ -51,6 +51,7 @@ _SECTIONS = {
     "traces": "OpenTelemetry spans of some requests: stages, numbers and names, never content.",
     "log": "What the gateway writes to stderr: never a word of a request.",
     "collector": "The OpenTelemetry collector that usage records are shipped to; see [shipping](../shipping.md).",
+    "prices": "What tokens and GPU hours cost; see the [price book reference](prices.md).",
     "ledger": "The usage records; see [what they hold](../ledger.md).",
     "state_dir": "Where records and admin changes are kept.",
 }

@@ -255,6 +255,15 @@ class PolicySettings(Section):
     )
 
 
+class PriceSettings(Section):
+    """What things cost."""
+
+    file: AnyPath | None = shipped(
+        "prices.file",
+        "Price book: token prices and GPU costs by date. Null: the shipped example, whose figures are not yours.",
+    )
+
+
 class LedgerSettings(Section):
     """The usage records."""
 

@@ -30,6 +30,7 @@ from weighbridge.config.sections import (
     LedgerSettings,
     PolicySettings,
     PoolSettings,
+    PriceSettings,
     ServerSettings,
 )
 from weighbridge.config.shape import Step, field_at, leaves
@@ -51,6 +52,7 @@ __all__ = [
     "MaskingSettings",
     "PolicySettings",
     "PoolSettings",
+    "PriceSettings",
     "RedisSettings",
     "ServerSettings",
     "Settings",
@@ -100,6 +102,7 @@ class Settings(BaseSettings):
     log: LogSettings = Field(default_factory=LogSettings)
     traces: TraceSettings = Field(default_factory=TraceSettings)
     collector: CollectorSettings = Field(default_factory=CollectorSettings)
+    prices: PriceSettings = Field(default_factory=PriceSettings)
     ledger: LedgerSettings = Field(default_factory=LedgerSettings)
     state_dir: AnyPath = Field(
         default_factory=lambda: default_state_dir(os.environ),

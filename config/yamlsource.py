@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -117,9 +117,12 @@ def parse_yaml(raw: bytes, name: str) -> YamlFile:
     return file
 
 
-def scan_yaml(raw: bytes, name: str) -> YamlFile:
+def scan_yaml(raw: bytes, name: str, real: Callable[[str], Any] = float) -> YamlFile:
     """Like `parse_yaml`, but what need not end the reading (a key given twice, an anchor, a tag) is among the
     `problems` of the file, so that its other faults can be named too.
+
+    Args:
+        real: makes a number of a text with a fraction or an exponent; `Decimal` where money must stay exact.
 
     Raises:
         ConfigProblems: nothing can be read, or not to the end.
@@ -136,7 +139,7 @@ def scan_yaml(raw: bytes, name: str) -> YamlFile:
     if (bad := _NOT_TEXT.search(text)) is not None:
         place = (text.count("\n", 0, bad.start()) + 1, bad.start() - text.rfind("\n", 0, bad.start()))
         raise _refused(name, place, "", f"holds a character that is not text (U+{ord(bad[0]):04X})")
-    builder = _Builder(name)
+    builder = _Builder(name, real)
     try:
         return builder.build(yaml.parse(text, Loader=_LOADER))
     except yaml.MarkedYAMLError as exc:
@@ -184,8 +187,9 @@ class _Open:
 class _Builder:
     """Builds the data from parser events, without recursion."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, real: Callable[[str], Any]) -> None:
         self._name = name
+        self._real = real
         self._places: dict[tuple[Step, ...], Place] = {}
         self._stack: list[_Open] = []
         self._top: Any = None
@@ -289,7 +293,7 @@ class _Builder:
     def _resolve(self, text: str, place: Place) -> Any:
         if text in _WORDS:
             return _WORDS[text]
-        number = int if _INT.fullmatch(text) else float if _FLOAT.fullmatch(text) else None
+        number = int if _INT.fullmatch(text) else self._real if _FLOAT.fullmatch(text) else None
         if number is None:
             return text
         if len(text) > 64:

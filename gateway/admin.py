@@ -16,6 +16,7 @@ from weighbridge.gateway.admin_masking import add_preview
 from weighbridge.gateway.admin_policies import add_policies
 from weighbridge.gateway.admin_schema import PolicyView, PoolView, ThresholdsHistoryView, ThresholdsView
 from weighbridge.gateway.admin_switch import add_switch
+from weighbridge.gateway.admin_usage import add_usage
 from weighbridge.gateway.auth import Authenticator
 from weighbridge.gateway.body import parse_object, read_body
 from weighbridge.gateway.parts import Parts
@@ -49,6 +50,7 @@ def add_admin(api: FastAPI, parts: Parts, auth: Authenticator, access: Access) -
     add_policies(api, parts, auth)
     add_keys(api, parts, auth)
     add_audit(api, parts, auth)
+    add_usage(api, parts, auth)
     policies = parts.policies
 
     @api.get(

@@ -45,6 +45,8 @@ RULES: Final[dict[tuple[str, str], Rule]] = {
     ("GET", "/admin/v1/policy"): Rule("viewer", "policy.read"),
     ("GET", "/admin/v1/thresholds"): Rule("viewer", "thresholds.read"),
     ("GET", "/admin/v1/pool"): Rule("viewer", "pool.read"),
+    ("GET", "/admin/v1/usage"): Rule("viewer", "usage.read"),
+    ("GET", "/admin/v1/savings"): Rule("viewer", "savings.read"),
     ("GET", "/admin/v1/egress/switch"): Rule("viewer", "egress_switch.read"),
     ("GET", "/admin/v1/policies/proposals"): Rule("viewer", "policy.read"),
     ("GET", "/admin/v1/policies/proposals/{proposal}"): Rule("viewer", "policy.read"),

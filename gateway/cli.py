@@ -20,8 +20,9 @@ from weighbridge.gateway.cli_audit import add_audit
 from weighbridge.gateway.cli_egress import add_egress
 from weighbridge.gateway.cli_masking import add_masking
 from weighbridge.gateway.cli_overlay import add_overlay
+from weighbridge.gateway.cli_prices import add_prices
 from weighbridge.gateway.cli_score import add_score
-from weighbridge.gateway.cli_shipping import add_shipping
+from weighbridge.gateway.cli_usage import add_usage
 
 # Nothing heavy is imported here: `--version`, `check` and `key new` answer at once, in an environment without vLLM.
 if TYPE_CHECKING:
@@ -100,9 +101,9 @@ def _parser() -> argparse.ArgumentParser:
 
     check = commands.add_parser(
         "check",
-        help="check settings and policy, print the settings in force",
-        description="Checks settings and policy and prints the settings in force, secrets hidden. Exit status 2 and "
-        "a line 'file:line:column: field: message' for each problem.",
+        help="check settings, policy and price book, print the settings in force",
+        description="Checks settings, policy and price book and prints the settings in force, secrets hidden. Exit "
+        "status 2 and a line 'file:line:column: field: message' for each problem.",
         allow_abbrev=False,
     )
     _common(check)
@@ -119,9 +120,8 @@ def _parser() -> argparse.ArgumentParser:
     add_egress(commands, _common)
     add_audit(commands, _common)
     add_overlay(commands, _common)
-
-    usage = commands.add_parser("usage", help="usage records and what became of them", allow_abbrev=False)
-    add_shipping(usage.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser), _common)
+    add_usage(commands, _common)
+    add_prices(commands, _common)
 
     key = commands.add_parser("key", help="make API and admin keys", allow_abbrev=False)
     new = key.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser).add_parser(
@@ -191,6 +191,7 @@ def _announce(command: str) -> None:
 
 
 def _check(args: argparse.Namespace) -> int:
+    from weighbridge.config.prices import check_prices, prices_path
     from weighbridge.config.problems import ConfigProblems
     from weighbridge.config.settings import load_settings, place
     from weighbridge.policies.loader import check_policy, load_policy, policy_path
@@ -211,6 +212,7 @@ def _check(args: argparse.Namespace) -> int:
         wrong = check_policy(path, *held)
         problems += wrong
         version = None if wrong else load_policy(path, *held).version
+        problems += check_prices(prices_path(settings.prices))
     elif args.policy is not None:
         problems += check_policy(Path(args.policy))
     if args.json:

@@ -12,16 +12,19 @@ from typing import TYPE_CHECKING
 from weighbridge.commercial.gate import EgressGate
 from weighbridge.config.clock import Clock, SystemClock
 from weighbridge.config.ids import IdFactory
+from weighbridge.config.prices import load_prices, prices_path
 from weighbridge.config.roads import LOCAL_ROADS, Road
 from weighbridge.config.settings import Settings, TierSettings
 from weighbridge.gateway.tracing import tracing_of
 from weighbridge.gateway.underway import Underway
 from weighbridge.masking.masker import Masker, StartChild
 from weighbridge.masking.secret import obtain_secrets
+from weighbridge.observability.costs import CostTable
 from weighbridge.observability.ledger import Ledger
 from weighbridge.observability.ledger_read import LEDGER_FILE
 from weighbridge.observability.metrics import Metrics
 from weighbridge.observability.otlp_post import Poster
+from weighbridge.observability.price_pricer import BookPricer
 from weighbridge.observability.shipper import Shipper
 from weighbridge.policies.loader import policy_path
 from weighbridge.policies.store import PolicyStore
@@ -95,7 +98,7 @@ def build_parts(
         span_exporter: takes the spans in place of the collector.
 
     Raises:
-        ConfigError: settings, policy or a model folder are wrong; nothing stays open.
+        ConfigError: settings, policy, price book or a model folder are wrong; nothing stays open.
         SpoolBusy: another gateway uses the state folder.
     """
     clock = clock or SystemClock()
@@ -118,12 +121,14 @@ def build_parts(
     ]
     folder = settings.state_dir
     started_ns = clock.wall_ns()
+    pricer = BookPricer(CostTable(load_prices(prices_path(settings.prices))))
     with ExitStack() as opened:
         secrets = obtain_secrets(settings.masking, folder)
         ledger = Ledger.open(
             folder / LEDGER_FILE,
             clock=clock,
             chain_key=secrets.chain_keys()[0],
+            pricer=pricer,
             retention_days=settings.ledger.retention_days,
             keep_unshipped=settings.collector.endpoint is not None,
             metrics=metrics,

@@ -133,11 +133,14 @@ OF_ATTEMPTS: Final = """(worker_us, cost_nano) = (
 )"""
 """For an UPDATE of requests: the sums of their attempts. One whose attempts have no price has none either."""
 
+_MOST: Final = 100_000
+"""Requests added at a time at most: sorted in memory, whatever the number that an older program has left."""
+
 ROLL: Final = (
-    *(_add(view, f"r.{_NEW}") for view in _VIEWS),
-    "UPDATE shipping SET rolled = taken",
+    *(_add(view, f"r.{_NEW} AND r.seq <= (SELECT rolled + {_MOST} FROM shipping)") for view in _VIEWS),  # noqa: S608
+    f"UPDATE shipping SET rolled = min(taken, rolled + {_MOST})",  # noqa: S608
 )
-"""Adds what is not in the sums yet."""
+"""Adds what is not in the sums yet, or the first of it."""
 
 
 def take_out(which: str) -> str:
@@ -152,6 +155,7 @@ def take_out(which: str) -> str:
 
 
 def roll(conn: sqlite3.Connection) -> None:
-    """Add what is not in the sums yet, in the transaction that is open."""
-    for statement in ROLL:
-        conn.execute(statement)
+    """Add all that is not in the sums yet, in the transaction that is open."""
+    while conn.execute("SELECT rolled < taken FROM shipping").fetchone()[0]:
+        for statement in ROLL:
+            conn.execute(statement)

@@ -103,7 +103,6 @@ _MONEY: Final = (
         slots INTEGER NOT NULL, PRIMARY KEY (road, worker, from_ns)
     ) WITHOUT ROWID""",
     *ledger_rollups.CREATE,
-    *ledger_rollups.ROLL,
 )
 
 VERSION: Final = 3

@@ -40,14 +40,12 @@ class Uptime:
         self.mark()
 
     def mark(self) -> None:
-        """Record that it has lasted until now. Without effect once it is closed."""
-        if self.closed:
-            return
+        """Record that it has lasted until now; not for one that is closed."""
         lasted_ns = round((self._clock.monotonic() - self._from) * 1e9)
         self._record(Capacity(self._road, self._worker, self._from_ns, self._from_ns + lasted_ns, self.slots))
 
     def end(self) -> None:
-        """The worker is gone. Idempotent."""
+        """The worker is gone."""
         self.mark()
         self._over = True
 

@@ -236,6 +236,21 @@ def test_what_an_older_program_wrote_is_in_the_sums(spool: Path) -> None:
             }
 
 
+def test_a_long_history_is_added_up_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = tuple(statement.replace("rolled + 100000", "rolled + 2") for statement in ledger_rollups.ROLL)
+    assert few != ledger_rollups.ROLL
+    with tables() as conn:
+        ledger_inbox.put(conn, [(rows.completion(str(n)), None) for n in range(7)])
+        monkeypatch.setattr(ledger_rollups, "ROLL", few)
+        for statement in few:
+            conn.execute(statement)
+        agree(conn)
+        assert conn.execute("SELECT rolled FROM shipping").fetchone()[0] == 2
+        ledger_rollups.roll(conn)
+        agree(conn)
+        assert conn.execute("SELECT rolled FROM shipping").fetchone()[0] == 7
+
+
 async def test_a_number_that_is_nonsense_does_not_stop_the_ledger(ledger: Ledger, spool: Path) -> None:
     for name in ("a", "b"):
         await ledger.completion(rows.completion(name, queue_ms=1e300, total_ms=1e300, ttft_ms=-1.0))
