@@ -212,17 +212,17 @@ class LedgerWriter:
         if not self._takes_rows or self._told_to_stop:
             return
         now = time.monotonic()
-        if self._retention is not None and self._retention.due_in_s(now) <= 0:
-            with self._stall.commit():
-                self._retention.step(self._conn, now)
-        elif self._unrolled >= ROLL_AFTER or (idle and self._unrolled):
-            self._unrolled = 0
-            try:
+        try:
+            if self._retention is not None and self._retention.due_in_s(now) <= 0:
+                with self._stall.commit():
+                    self._retention.step(self._conn, now)
+            elif self._unrolled >= ROLL_AFTER or (idle and self._unrolled):
+                self._unrolled = 0
                 with self._stall.commit():
                     ledger_inbox.roll(self._conn)
-            except sqlite3.Error as exc:
-                # They are added with the next ones, and until then by whoever reads the sums.
-                log.warning("the ledger could not add up its records (%s)", type(exc).__name__)
+        except Exception as exc:
+            # None of the rows' business. What is not added up now is with the next ones, and until then by the views.
+            log.warning("the ledger could not look after its records (%s)", type(exc).__name__)
 
     def _write(self, ops: Sequence[Op]) -> None:
         # While the disk refuses, new rows are tried by themselves: cheap to fail, and they find out when it is back.

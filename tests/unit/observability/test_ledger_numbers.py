@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support import ledger_rows as rows
@@ -93,6 +93,7 @@ PARTS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(PARTS)
 def test_in_any_order_a_number_is_used_once_and_the_latest_covers_the_latest_part(
     parts: list[tuple[str, type]],

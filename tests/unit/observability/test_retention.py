@@ -185,7 +185,7 @@ async def test_a_fault_in_the_sums_keeps_no_row_off_the_disk(
     assert ledger.healthy and ledger.backlog == 0
     with closing(ledger_read.open_readonly(spool)) as conn:
         assert [row["requests"] for row in usage(conn, *EVER, [])] == [2]
-    assert "could not add up its records (OperationalError)" in caplog.text
+    assert "could not look after its records (OperationalError)" in caplog.text
 
 
 async def test_many_requests_are_added_up_without_waiting_for_a_pause(ledger: Ledger, spool: Path) -> None:
