@@ -32,6 +32,9 @@ class Seen(NamedTuple):
         hard: what speaks for difficulty by itself.
         language: the language asked in.
         tall: the turn holds a document, of which neither length nor words say how hard the request is.
+        beside: a system message or an earlier turn stands beside it.
+        waiting: the user turn before the last one in lower case, where nobody answered it.
+        asking: the pieces of the last turn that ask, one a line.
     """
 
     lower: str
@@ -40,6 +43,9 @@ class Seen(NamedTuple):
     hard: Hard
     language: Language
     tall: bool
+    beside: bool
+    waiting: str
+    asking: str
 
 
 def look(body: Mapping[str, Any], known: Vocabulary) -> Seen:
@@ -63,4 +69,6 @@ def look(body: Mapping[str, Any], known: Vocabulary) -> Seen:
         zones["system"] = found_in_asking(reading.system[:_SYSTEM].lower(), known)
     if reading.earlier:
         zones["earlier"] = found_in_other(reading.earlier[:_EARLIER].lower(), known)
-    return Seen(lower, zones, marks, hard, language, chars > TALL)
+    waiting = plain(evenly_spaced(reading.earlier)).lower() if reading.unanswered else ""
+    beside = bool(reading.system or reading.earlier)
+    return Seen(lower, zones, marks, hard, language, chars > TALL, beside, waiting, parts.asking)

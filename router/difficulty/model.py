@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from weighbridge.policies.tasks import Task
 from weighbridge.router.difficulty.language import Language
 from weighbridge.router.difficulty.marks import Hard
-from weighbridge.router.difficulty.words import Vocabulary
+from weighbridge.router.difficulty.words import Vocabulary, found_in_asking
 
 KINDS: Final = ("word", "pair", "skip", "head", "ending", "heads", "mark")
 """The tables of the artefact; a key of `pair`, `skip` and `heads` is two words with a space between."""
@@ -35,7 +35,7 @@ MENTIONED: Final = 0.05
 """What moved a risk by less, in log-odds, is not told."""
 
 _OWN: Final = ("asking", "other")
-_EXAM: Final = "options"
+EXAM: Final = "options"
 _NO_SLOT: Final = (1.0, 0.0)
 _FAR: Final = -6.0
 _WIDTH: Final = 4
@@ -51,12 +51,14 @@ class Weighed(NamedTuple):
         p_70b_fails: P(the 70B fails and the frontier model does not), 0 to 1.
         moved: what moved the first of them, in log-odds, by names of ours; `words` stands for all words together,
             `evidence` for proofs, failing code and conditions, `floor` for the least risk that the first two stand for.
+        answered: how far it is one of the tasks that outcomes exist of: a question to be answered, 0 to 1.
     """
 
     task: Task
     p_8b_fails: float
     p_70b_fails: float
     moved: tuple[tuple[str, float], ...]
+    answered: float
 
 
 def logistic(value: float) -> float:
@@ -228,7 +230,7 @@ class Model:
         likely = Likely(fitted, judged, sum([share for _, share in fitted]))
         root = math.sqrt(max(FEWEST, own_votes))
         eight, seventy = self._eight, self._seventy
-        exam = _EXAM in marks
+        exam = EXAM in marks
         *_, words, alone = self._apart(own)
         nought, even = own_votes * ZERO, len(seen) * ZERO
         by_words = (words - nought) * eight.word_scale / root
@@ -249,7 +251,19 @@ class Model:
             if p_8b < (least := eight.least(hard)):
                 moved.append(("floor", log_odds(least) - log_odds(p_8b)))
             p_8b, p_70b = max(p_8b, eight.least(hard)), max(p_70b, seventy.least(hard))
-        return Weighed(self.tasks[max(shares, key=_share)[0]], p_8b, p_70b, tuple(moved))
+        answered = likely.mass if fitted else self._answered(shares)
+        return Weighed(self.tasks[max(shares, key=_share)[0]], p_8b, p_70b, tuple(moved), answered)
+
+    def leaning(self, text: str) -> float:
+        """How far the words of a lower-case text, alone, are those of a question to be answered, 0 to 1."""
+        found = found_in_asking(text, self.known)
+        total, count = sum(map(self._vector, found)), len(found)
+        return self._answered(
+            self._likely(self._apart(total), count, math.sqrt(max(FEWEST, count)), self._apart(0), 0)
+        )
+
+    def _answered(self, shares: list[tuple[int, float]]) -> float:
+        return sum([share for place, share in shares if place in self._fitted])
 
     def _apart(self, total: int) -> tuple[int, ...]:
         """The fields of a sum of vectors."""

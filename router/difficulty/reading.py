@@ -36,6 +36,7 @@ class Reading:
         system: the first system or developer message, shortened.
         earlier: the user turn before the last one, shortened.
         earlier_chars: its length in characters before shortening.
+        unanswered: no answer stands between that turn and the last one.
         fields: names of the top-level properties of a requested JSON schema (none beyond 64 of them).
         enums: how many of those are a closed choice.
         tools: names of the offered functions, joined by a space (of the first eight).
@@ -46,6 +47,7 @@ class Reading:
     system: str = ""
     earlier: str = ""
     earlier_chars: int = 0
+    unanswered: bool = False
     fields: frozenset[str] = frozenset()
     enums: int = 0
     tools: str = ""
@@ -63,7 +65,7 @@ def read(body: Mapping[str, Any]) -> Reading:
     messages = body.get("messages")
     if not isinstance(messages, list):
         return Reading()
-    user, earlier = _user_turns(messages)
+    user, earlier, unanswered = _user_turns(messages)
     fields, enums = _schema(body.get("response_format"))
     user_text, user_chars = _text(user, USER_HEAD, USER_TAIL)
     earlier_text, earlier_chars = _text(earlier, EARLIER_HEAD, EARLIER_TAIL)
@@ -73,21 +75,25 @@ def read(body: Mapping[str, Any]) -> Reading:
         system=_text(_system(messages), SYSTEM_HEAD, SYSTEM_TAIL)[0],
         earlier=earlier_text,
         earlier_chars=earlier_chars,
+        unanswered=unanswered,
         fields=fields,
         enums=enums,
         tools=_tools(body.get("tools")),
     )
 
 
-def _user_turns(messages: list[Any]) -> tuple[Any, Any]:
+def _user_turns(messages: list[Any]) -> tuple[Any, Any, bool]:
+    """The last one, the one before, and whether nothing but them stands between."""
     found: list[Any] = []
+    answered = False
     for message in messages[: -_LAST_MESSAGES - 1 : -1]:
         if isinstance(message, dict) and message.get("role") == "user":
             found.append(message.get("content"))
             if len(found) == 2:
-                break
-    found.extend((None, None))
-    return found[0], found[1]
+                return found[0], found[1], not answered
+        elif found:
+            answered = True
+    return (found[0] if found else None), None, False
 
 
 def _system(messages: list[Any]) -> Any:

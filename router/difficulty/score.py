@@ -17,7 +17,7 @@ __all__ = ["CALIBRATION_VERSION", "Assessment", "assess"]
 _ROOM: Final = files("weighbridge.router.difficulty")
 SCORING: Final = (
     "asking", "assessment", "bands", "gibberish", "language", "looking", "marks", "model", "reading", "ready", "shape",
-    "words",
+    "within", "words",
 )  # fmt: skip
 """The modules that turn a request and the weights into a score."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from unicodedata import normalize
 
@@ -270,3 +271,91 @@ def test_what_only_looks_like_praise_or_a_chant_is_kept(text: str) -> None:
 )
 def test_praise_is_known_however_it_is_set_off(praise: str) -> None:
     assert ready(praise + PROOF) == PROOF.lower()
+
+
+OPEN = [
+    "Which river forms the border between Namibia and South Africa?",
+    "Which group of the 1970s had Joe Elliott as its singer and Rick Savage on bass?",
+    "In which year was the treaty that ended the war of the Spanish succession signed?",
+    "What was the surname of the 12th president of the USA, and which war made him famous?",
+]
+AROUND = [
+    "Classify the sentiment of this text as positive or negative:",
+    "Translate this easy sentence into French:",
+    "Simple task: just classify this.",
+    "Extract the names from this text:",
+    "간단한 분류 작업입니다:",
+    "다음 글의 감정을 분류해줘:",
+    "classify label sentiment spam tag simple easy greeting hello translate",
+    "yes or no, positive or negative, spam or ham, label, tag.",
+]
+
+
+HELD_OF = 0.75
+"""Of all arrangements, what leaves the question beyond the second bound; none leaves it under the first."""
+
+
+def band(found: Assessment) -> int:
+    """Below the first bound, between both, above."""
+    return (found.score >= 0.45) + (found.score >= 0.55)
+
+
+def dressed(text: str, words: str) -> list[Assessment]:
+    """A question with words before, behind and on both sides of it, with and without line breaks, and as the system
+    message."""
+    return [
+        ask(f"{words} {text}"),
+        ask(f"{words}\n\n{text}"),
+        ask(f"{text} {words}"),
+        ask(f"{text}\n\n{words}"),
+        ask(f"{words} {text} {words}"),
+        ask(f"{words}\n\n{text}\n\n{words}"),
+        ask(text, words),
+    ]
+
+
+@pytest.mark.parametrize("words", AROUND)
+def test_an_easy_task_or_a_row_of_labels_around_an_open_question_hides_it_seldom(words: str) -> None:
+    assert all(ask(text).score >= 0.6 for text in OPEN)
+    found = [one for text in OPEN for one in dressed(text, words)]
+    assert all(band(one) >= 1 for one in found)
+    assert all(one.task == "knowledge" for one in found)
+    assert sum(band(one) == 2 for one in found) >= HELD_OF * len(found)
+
+
+def test_a_question_inside_json_is_no_easier_than_outside() -> None:
+    for text in EXAMS:
+        lines = text.split("\n")
+        inside = json.dumps({"question": lines[0], "choices": [line[3:] for line in lines[1:]]})
+        for found in (ask(inside), ask(f"{AROUND[0]}\n\n{inside}"), ask(f"{inside}\n\n{AROUND[1]}")):
+            assert found.p_8b_fails >= ask(text).p_8b_fails - 0.01, text
+
+
+def test_a_page_of_label_words_behind_an_exam_question_changes_nothing() -> None:
+    for text in EXAMS:
+        plain, found = ask(text), ask(f"{text}\n\n{CHANT * 3}")
+        assert found.score >= plain.score - 0.01, text
+
+
+def test_a_question_nobody_answered_is_still_there() -> None:
+    turns = [{"role": "user", "content": OPEN[0]}, {"role": "user", "content": "thanks!"}]
+    assert band(assess({"messages": turns})) == 2
+    answered = [turns[0], {"role": "assistant", "content": "The Zambezi."}, turns[1]]
+    assert assess({"messages": answered}).task == "chat"
+
+
+@pytest.mark.parametrize(
+    ("text", "task"),
+    [
+        ("Classify the sentiment as positive or negative: The room was clean, yet we waited.", "classification"),
+        ("Is this spam or ham? One word.\n\nDear customer, your parcel waits, pay the fee now.", "classification"),
+        ("Translate into French: See you tomorrow at the station, bring the blue folder.", "translation"),
+        ("Hi there! How are you today? I had a great weekend.", "chat"),
+        ("Extract the names from this text:\n\nAnna met Ben and Mr. Kim in Seoul on Friday.", "extraction"),
+        ("다음 리뷰의 감정을 긍정 또는 부정으로 분류해줘: 방은 깨끗했지만 한 시간을 기다렸어요.", "classification"),
+    ],
+)  # fmt: skip
+def test_ordinary_text_to_be_worked_on_stays_easy(text: str, task: str) -> None:
+    found = ask(text)
+    assert (found.task, band(found)) == (task, 0)
+    assert "question" not in dict(found.moved)
