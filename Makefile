@@ -36,8 +36,7 @@ $(ENGINE): $(ENGINE_INPUTS)
 
 # Compiled code of older sources is never used, so here this only makes the score quick again.
 $(COMPILED): $(COMPILED_INPUTS)
-	@$(BIN)/python -m weighbridge.router.difficulty.compiling
-	@touch $@
+	@$(BIN)/python -m weighbridge.router.difficulty.compiling --stamp $@
 
 # Only the tests start one.
 $(REDIS): scripts/setup.sh | $(CORE)

@@ -19,8 +19,8 @@ _LONGEST_WAIT_S = 3600.0
 # What servers send as an event that is none, to keep a connection open. It has no room for content.
 _WORD = re.compile(rb"[A-Za-z _.:-]{0,64}")
 
-_MOST_TOKENS = 1 << 40
-"""A larger count is nonsense, not usage."""
+_MOST_TOKENS = 1 << 24
+"""No model reads or writes so many; a larger count is nonsense, not usage, and would be billed and held to be saved."""
 
 
 class _Delta(msgspec.Struct):

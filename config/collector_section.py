@@ -71,7 +71,8 @@ class CollectorSettings(Section):
     endpoint: CollectorUrl | None = shipped(
         "collector.endpoint",
         "Base URL of an OTLP/HTTP receiver, such as `http://collector.internal:4318`; records go to `/v1/logs` below "
-        "it, metrics to `/v1/metrics`. Null: records stay in the spool.",
+        "it, metrics to `/v1/metrics`, the spans of `traces.ratio` of the requests to `/v1/traces`. Null: records stay "
+        "in the spool, and nothing is traced.",
         legal="an http(s) URL",
     )
     headers: Headers | None = Field(

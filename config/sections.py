@@ -122,8 +122,8 @@ class AdminKey(_Key):
 
     role: Role = Field(
         default="admin",
-        description="What the key may do: `viewer` sees state and policies, `auditor` the records as well, `operator` "
-        "changes policies and throws the kill switch, `admin` everything.",
+        description="What the key may do: `viewer` sees state, policies, usage and savings, `auditor` the records as "
+        "well, `operator` changes policies and throws the kill switch, `admin` everything.",
     )
 
 

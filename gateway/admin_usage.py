@@ -7,6 +7,7 @@ import sqlite3
 from contextlib import closing
 from typing import Any, Final, cast
 
+import msgspec
 from fastapi import FastAPI, Request, Response
 
 from weighbridge.config.errors import ApiError, InvalidRequest
@@ -18,7 +19,7 @@ from weighbridge.gateway.parts import Parts
 from weighbridge.gateway.web import credentials, number_in_query, page_parameters
 from weighbridge.observability.ledger_read import LEDGER_FILE, open_readonly
 from weighbridge.observability.money import told
-from weighbridge.observability.savings_job import JobFailed, run_job
+from weighbridge.observability.savings_job import JobFailed, PricesUnusable, run_job
 from weighbridge.observability.savings_report import NS_PER_DAY, Window
 from weighbridge.observability.usage_report import KEYS, Days, Key, UsageReport, read_usage
 
@@ -39,16 +40,17 @@ def add_usage(api: FastAPI, parts: Parts, auth: Authenticator) -> None:
     """Add the routes to `api`."""
     path = parts.settings.state_dir / LEDGER_FILE
     prices = prices_path(parts.settings.prices)
-    # A report reads many rows: the next one waits.
+    # A report reads many rows, in a process of its own. Callers who waited for theirs would pile up.
     one_at_a_time = asyncio.Lock()
 
-    def read(by: tuple[Key, ...], days: Days) -> UsageReport:
+    def read(by: tuple[Key, ...], days: Days, after: int, limit: int) -> str:
         try:
             with closing(open_readonly(path)) as conn:
                 conn.row_factory = None
-                return read_usage(conn, by, days)
+                report = read_usage(conn, by, days)
         except sqlite3.Error:
             raise _unreadable() from None
+        return _usage_page(report, after, limit)
 
     @api.get(
         "/admin/v1/usage",
@@ -70,7 +72,8 @@ def add_usage(api: FastAPI, parts: Parts, auth: Authenticator) -> None:
         auth.admin(*credentials(request))
         after, limit = (number_in_query(request, name, *_LIMITS[name]) for name in ("after", "limit"))
         by, days = _by(request), Days(_day(request, "since"), _day(request, "until"))
-        return _usage_page(await asyncio.to_thread(read, by, days), after, limit)
+        # The page too is made beside the loop, which serves meanwhile.
+        return _answer(await asyncio.to_thread(read, by, days, after, limit))
 
     @api.get(
         "/admin/v1/savings",
@@ -87,20 +90,23 @@ def add_usage(api: FastAPI, parts: Parts, auth: Authenticator) -> None:
     async def savings(request: Request) -> Response:
         auth.admin(*credentials(request))
         window = _window(request, parts.clock.wall_ns())
+        if one_at_a_time.locked():
+            raise _under_way()
         try:
             async with one_at_a_time:
                 report = await run_job(path, prices, window, TIMEOUT_S)
         except JobFailed:
             raise _unreadable() from None
+        except PricesUnusable:
+            raise _without_prices() from None
         return _answer(SavingsView.model_validate(report).model_dump_json())
 
 
-def _usage_page(report: UsageReport, after: int, limit: int) -> Response:
-    plain = told(report)
-    rows = plain["rows"]
-    plain["rows"] = rows[after : after + limit]
-    plain["next_after"] = after + limit if after + limit < len(rows) else None
-    return _answer(UsageView.model_validate(plain).model_dump_json())
+def _usage_page(report: UsageReport, after: int, limit: int) -> str:
+    # Cut first: only what is on the page is turned into text.
+    plain = told(msgspec.structs.replace(report, rows=report.rows[after : after + limit]))
+    plain["next_after"] = after + limit if after + limit < len(report.rows) else None
+    return UsageView.model_validate(plain).model_dump_json()
 
 
 def _unreadable() -> ApiError:
@@ -110,6 +116,25 @@ def _unreadable() -> ApiError:
         type="server_error",
         code="usage_unreadable",
         retry_after_s=5,
+    )
+
+
+def _under_way() -> ApiError:
+    return ApiError(
+        429,
+        "A savings report is being made already; the gateway makes one at a time.",
+        type="rate_limit_error",
+        code="report_under_way",
+        retry_after_s=5,
+    )
+
+
+def _without_prices() -> ApiError:
+    return ApiError(
+        503,
+        "The price book as it is in its file now cannot be used; `weighbridge prices check` says why.",
+        type="server_error",
+        code="prices_unusable",
     )
 
 

@@ -49,7 +49,10 @@ class UsageView(_View):
 class TotalsView(_View):
     """The sum."""
 
-    counterfactual: Money
+    counterfactual: Money = Field(description="Of answers whose requests have a known cost.")
+    counterfactual_unpriced: Money = Field(
+        description="Of answers some attempt of whose requests has no known cost; not counted as saved."
+    )
     commercial: Money
     local: Money
     idle: Money
@@ -66,7 +69,10 @@ class SavingsLineView(_View):
     requests: int
     answered: int
     tokens: int
-    counterfactual: Money
+    counterfactual: Money = Field(description="Of answers whose requests have a known cost.")
+    counterfactual_unpriced: Money = Field(
+        description="Of answers some attempt of whose requests has no known cost; not counted as saved."
+    )
     commercial: Money
     local: Money
     in_vain: Money

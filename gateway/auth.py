@@ -4,10 +4,10 @@ Keys are kept as SHA-256 only. A key is 256 random bits, so a plain hash is enou
 of what a caller sends is looked up in a dictionary, which takes as long for one key as for a million; how long that
 took tells something of a hash at most, and no key can be made from one.
 
-As long as there is no key at all, and never was one, only this machine may call: the peer's address and the `Host`
-header must be loopback (a page that rebinds its DNS name to 127.0.0.1 still sends its own name), a browser's `Origin`
-must be loopback too, each of the two at most once, and a request that a proxy forwarded or another site's page sent is
-not a local one.
+As long as there is no API key at all, and none was ever made over the admin API, only this machine may call: the peer's
+address and the `Host` header must be loopback (a page that rebinds its DNS name to 127.0.0.1 still sends its own name),
+a browser's `Origin` must be loopback too, each of the two at most once, and a request that a proxy forwarded or another
+site's page sent is not a local one.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Authenticator:
 
     @property
     def keyless(self) -> bool:
-        """There is no API key and never was one: only this machine may call."""
+        """There is no API key, and none was ever made over the admin API: only this machine may call."""
         return self._open_to_local and not self._table.keyed
 
     def api(self, headers: HeaderMap, peer: Peer) -> Caller:

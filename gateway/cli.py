@@ -103,15 +103,16 @@ def _parser() -> argparse.ArgumentParser:
         "check",
         help="check settings, policy and price book, print the settings in force",
         description="Checks settings, policy and price book and prints the settings in force, secrets hidden. Exit "
-        "status 2 and a line 'file:line:column: field: message' for each problem.",
+        "status 2 and a line 'file:line:column: field: message' for each problem. A commercial model or a tier that "
+        "has no price today is a warning.",
         allow_abbrev=False,
     )
     _common(check)
     check.add_argument(
         "--json",
         action="store_true",
-        help="print one JSON object instead: ok, the policy's version, and the problems with file, line, column, field "
-        "and message",
+        help="print one JSON object instead: ok, the policy's version, the problems with file, line, column, field "
+        "and message, and the warnings",
     )
     check.set_defaults(run=_check)
 
@@ -199,6 +200,7 @@ def _check(args: argparse.Namespace) -> int:
     settings: Settings | None = None
     given = _overrides(args)
     problems: list[Problem] = []
+    warnings: list[str] = []
     version: str | None = None
     try:
         settings = load_settings(args.config, overrides=given)
@@ -212,14 +214,18 @@ def _check(args: argparse.Namespace) -> int:
         wrong = check_policy(path, *held)
         problems += wrong
         version = None if wrong else load_policy(path, *held).version
-        problems += check_prices(prices_path(settings.prices))
+        broken = check_prices(prices_path(settings.prices))
+        problems += broken
+        warnings = [] if broken else _price_warnings(settings)
     elif args.policy is not None:
         problems += check_policy(Path(args.policy))
     if args.json:
-        _print_problems(problems, version)
+        _print_problems(problems, warnings, version)
         return WRONG_SETTINGS if problems else OK
     for problem in problems:
         complain(str(problem))
+    for warning in warnings:
+        complain(f"warning: {warning}")
     if problems or settings is None:
         return WRONG_SETTINGS
     _print_settings(settings)
@@ -227,7 +233,7 @@ def _check(args: argparse.Namespace) -> int:
     return OK
 
 
-def _print_problems(problems: Sequence[Problem], version: str | None) -> None:
+def _print_problems(problems: Sequence[Problem], warnings: Sequence[str], version: str | None) -> None:
     import json
 
     told = [
@@ -240,7 +246,19 @@ def _print_problems(problems: Sequence[Problem], version: str | None) -> None:
         }
         for problem in problems
     ]
-    print(json.dumps({"ok": not problems, "policy": version, "problems": told}, ensure_ascii=False, indent=2))
+    whole = {"ok": not problems, "policy": version, "problems": told, "warnings": list(warnings)}
+    print(json.dumps(whole, ensure_ascii=False, indent=2))
+
+
+def _price_warnings(settings: Settings) -> list[str]:
+    """What would serve at a cost that nobody knows. The price book is sound."""
+    from weighbridge.config.clock import SystemClock
+    from weighbridge.config.prices import load_prices, prices_path
+    from weighbridge.gateway.unpriced import unpriced
+    from weighbridge.observability.costs import CostTable
+
+    table = CostTable(load_prices(prices_path(settings.prices)))
+    return unpriced(settings, table, SystemClock().wall_ns())
 
 
 def _tier_problems(settings: Settings) -> list[str]:

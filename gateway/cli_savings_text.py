@@ -29,6 +29,7 @@ def _csv(report: SavingsReport) -> str:
         "answered",
         "tokens",
         "counterfactual",
+        "counterfactual_unpriced",
         "commercial",
         "local",
         "idle",
@@ -45,7 +46,8 @@ def _csv(report: SavingsReport) -> str:
             line.requests,
             line.answered,
             line.tokens,
-            *map(exact, (line.counterfactual_nano, line.commercial_nano, line.local_nano, 0)),
+            *map(exact, (line.counterfactual_nano, line.counterfactual_unpriced_nano)),
+            *map(exact, (line.commercial_nano, line.local_nano, 0)),
             *map(exact, (line.in_vain_nano, line.unanswered_nano, line.saved_nano)),
             report.currency,
         )
@@ -60,7 +62,7 @@ def _csv(report: SavingsReport) -> str:
             0,
             0,
             0,
-            *(nothing,) * 3,
+            *(nothing,) * 4,
             exact(tier.idle_nano),
             *(nothing,) * 2,
             exact(-tier.idle_nano),
@@ -75,7 +77,8 @@ def _csv(report: SavingsReport) -> str:
             "",
             "",
             *(sum(row[n] for row in rows) for n in (3, 4, 5)),  # type: ignore[misc]
-            *map(exact, (sums.counterfactual_nano, sums.commercial_nano, sums.local_nano, sums.idle_nano)),
+            *map(exact, (sums.counterfactual_nano, sums.counterfactual_unpriced_nano)),
+            *map(exact, (sums.commercial_nano, sums.local_nano, sums.idle_nano)),
             *map(exact, (sums.in_vain_nano, sums.unanswered_nano, sums.saved_nano)),
             report.currency,
         )
@@ -161,9 +164,15 @@ def _sum(report: SavingsReport) -> str:
         ("saved", shown(sums.saved_nano, currency)),
     ]
     text = table_text(rows, left=1)
+    if sums.counterfactual_unpriced_nano:
+        apart = shown(sums.counterfactual_unpriced_nano, currency)
+        text += (
+            f"Not in it: answers worth {apart} at {report.compared_with}, part of whose cost is unknown.\n"
+        )
     if sums.saved_nano < 0:
         more = shown(-sums.saved_nano, currency)
-        text += f"Nothing was saved: this cost {more} more than {report.compared_with} would have.\n"
+        known = " for the answers whose cost is known" if sums.counterfactual_unpriced_nano else ""
+        text += f"Nothing was saved: this cost {more} more than {report.compared_with} would have{known}.\n"
     return text
 
 
@@ -238,7 +247,7 @@ def _notes(report: SavingsReport) -> str:
     gaps = _gaps(report.gaps)
     text = ""
     if report.gaps.unpriced:
-        text += f"UNPRICED: {report.gaps.unpriced} attempts have no cost; less was saved than is said here.\n"
+        text += f"UNPRICED: {report.gaps.unpriced} attempts have no known cost; more was spent than is said here.\n"
     text += "".join(f"- {line}\n" for line in gaps)
     others = [one for one in report.booked if one.price_version != report.price_version]
     for one in others:

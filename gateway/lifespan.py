@@ -7,14 +7,20 @@ import gc
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Final
 
 from weighbridge.config.errors import ConfigError
 from weighbridge.gateway.errors import log_unexpected
 from weighbridge.gateway.parts import Parts
 from weighbridge.observability import loop_lag
 from weighbridge.pool.engine import EngineStartFailed
+from weighbridge.pool.threads import in_thread
 
 log = logging.getLogger("weighbridge.gateway")
+
+TRACES_S: Final = 5.0
+"""Seconds until the last spans are given up. Their sender has a limit of its own, which a look-up of a name that hangs
+does not keep."""
 
 
 @asynccontextmanager
@@ -64,7 +70,11 @@ async def close(parts: Parts) -> None:
 
     async def traces() -> None:
         if parts.tracing is not None:
-            await asyncio.to_thread(parts.tracing.close)
+            closing = in_thread(parts.tracing.close, "weighbridge-last-spans")
+            try:
+                await asyncio.wait_for(closing, TRACES_S)
+            except TimeoutError:
+                log.warning("the last spans did not get to the collector in time and are lost")
 
     async def shipper() -> None:
         if parts.shipper is not None:

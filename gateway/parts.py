@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from weighbridge.config.roads import LOCAL_ROADS, Road
 from weighbridge.config.settings import Settings, TierSettings
 from weighbridge.gateway.tracing import tracing_of
 from weighbridge.gateway.underway import Underway
+from weighbridge.gateway.unpriced import unpriced
 from weighbridge.masking.masker import Masker, StartChild
 from weighbridge.masking.secret import obtain_secrets
 from weighbridge.observability.costs import CostTable
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
 
     from weighbridge.observability.traces import Tracing
+
+log = logging.getLogger("weighbridge.gateway")
 
 EngineFactory = Callable[[Road, TierSettings, str], Engine]
 """Makes the engine of one worker: the tier's name, its settings narrowed to the worker, the worker's name."""
@@ -121,7 +125,10 @@ def build_parts(
     ]
     folder = settings.state_dir
     started_ns = clock.wall_ns()
-    pricer = BookPricer(CostTable(load_prices(prices_path(settings.prices))))
+    prices = CostTable(load_prices(prices_path(settings.prices)))
+    for line in unpriced(settings, prices, started_ns):
+        log.warning("%s", line)
+    pricer = BookPricer(prices)
     with ExitStack() as opened:
         secrets = obtain_secrets(settings.masking, folder)
         ledger = Ledger.open(

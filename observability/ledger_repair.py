@@ -234,6 +234,10 @@ def _number(fresh: sqlite3.Connection, name: str, *, torn: bool) -> None:
         (last, name),
     ).rowcount
     fresh.execute("UPDATE shipping SET taken = max(taken, ?) + ?", (last, _GAP))
+    # The chain goes on from the last row that was saved: what it takes next must not pass for shipped already.
+    fresh.execute(
+        "UPDATE shipping SET egress_shipped = min(egress_shipped, (SELECT coalesce(max(seq), 0) FROM egress))"
+    )
     if torn or (made and fresh.execute(_NONE_GONE).fetchone()[0]):
         for table in _SUMS:
             fresh.execute(f"DELETE FROM {table}")  # noqa: S608

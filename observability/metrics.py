@@ -52,6 +52,7 @@ SHIP_FAILURES: Final = (
     "status",
     "refused",
     "spool",
+    "metrics",
     OTHER,
 )
 REDIS_TROUBLES: Final = ("connect", "denied", "timeout", "closed", "refused", "garbage", OTHER)

@@ -196,18 +196,25 @@ class _Reading:
         if not self.whole:  # the one before was a 100 Continue or its like
             self.headers, self.pieces, self.headed = {}, [], False
 
+    # What follows a whole answer in the same bytes is nobody's: it must not make a refusal a consent.
+
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self.whole:
+            return
         self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
+        if self.whole:
+            return
         self.status = self._parser.get_status_code()
         self.headed = self.status >= 200
 
     def on_body(self, piece: bytes) -> None:
-        self.pieces.append(piece)
+        if not self.whole:
+            self.pieces.append(piece)
 
     def on_message_complete(self) -> None:
-        self.whole = self.headed
+        self.whole = self.whole or self.headed
 
     @property
     def ends_with_the_connection(self) -> bool:

@@ -85,7 +85,7 @@ ATTEMPT_NAMES: Final[Names] = {
     "ended_ns": ("weighbridge.attempt.ended_ns", TYPE_INT),
     "outcome": ("weighbridge.outcome", TYPE_TEXT),
     "backend": ("weighbridge.backend", TYPE_TEXT),
-    "model": ("gen_ai.response.model", TYPE_TEXT),
+    "model": ("gen_ai.request.model", TYPE_TEXT),
     "prompt_tokens": ("gen_ai.usage.input_tokens", TYPE_INT),
     "cached_tokens": ("gen_ai.usage.cache_read.input_tokens", TYPE_INT),
     "completion_tokens": ("gen_ai.usage.output_tokens", TYPE_INT),

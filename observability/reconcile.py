@@ -9,11 +9,12 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from typing import Final
 
-from weighbridge.config.exact import Currency, amount, instant
+from weighbridge.config.exact import LARGEST, Currency, instant
 from weighbridge.config.roads import COMMERCIAL
-from weighbridge.observability.costs import NANO, CostTable
+from weighbridge.observability.costs import NANO, CostTable, round_half_even
 from weighbridge.observability.savings_report import NS_PER_DAY, day_text
 
 MAX_BYTES: Final = 64 << 20
@@ -38,8 +39,14 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
 }
 _CURRENCIES: Final[dict[str, Currency]] = {"USD": "USD", "KRW": "KRW"}
 _DAY = re.compile(r"(\d{4})[-/.]?(\d\d)[-/.]?(\d\d)(?:[T ].*)?")
+_EPOCH = re.compile(r"([0-9]{10})(?:\.[0-9]*)?")
+"""Seconds since 1970, of the years from 2001 on; a date without marks has eight digits."""
+_LONGEST: Final = 100
+"""Characters of an amount."""
 _AMOUNT = re.compile(
-    r"(-?)\s*(?:US\$|\$|₩|USD|KRW)?\s*(-?)([0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?|\.[0-9]+)"
+    r"(-?)\s*(?:US\$|\$|₩|USD|KRW)?\s*(-?)([0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?"
+    # Providers that print binary floats write small ones with an exponent.
+    r"|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?)"
     r"\s*(?:USD|KRW|원)?"
 )
 _DATED = re.compile(r"-\d{4}-?\d\d-?\d\d$")
@@ -97,7 +104,8 @@ def read_bill(raw: bytes, name: str) -> Bill:
     try:
         header = next(rows, [])
         places = _places(header, name)
-        amounts: dict[tuple[str, str], int] = {}
+        # Exact, and rounded once: amounts may be finer than ours, and a thousand roundings add up.
+        amounts: dict[tuple[str, str], Fraction] = {}
         currencies: set[str] = set()
         if at := _currency_in_header(header, places["amount"]):
             currencies.add(at)
@@ -107,7 +115,7 @@ def read_bill(raw: bytes, name: str) -> Bill:
             where = f"{name}:{rows.line_num}"
             cells = {field: row[at].strip() if at < len(row) else "" for field, at in places.items()}
             key = (_day(cells["day"], where), _model(cells["model"], where))
-            amounts[key] = amounts.get(key, 0) + _nano(cells["amount"], where)
+            amounts[key] = amounts.get(key, Fraction()) + _amount(cells["amount"], where)
             if cells.get("currency"):
                 currencies.add(cells["currency"].upper())
     except csv.Error as exc:
@@ -117,7 +125,11 @@ def read_bill(raw: bytes, name: str) -> Bill:
     found = next(iter(currencies), None)
     if found is not None and found not in _CURRENCIES:
         raise BadInvoice(f"{name}: currency: must be USD or KRW")
-    return Bill(_CURRENCIES.get(found or ""), amounts)
+    nanos = {
+        key: round_half_even((total * NANO).numerator, (total * NANO).denominator)
+        for key, total in amounts.items()
+    }
+    return Bill(_CURRENCIES.get(found or ""), nanos)
 
 
 def compare(conn: sqlite3.Connection, table: CostTable, bill: Bill) -> list[Line]:
@@ -216,12 +228,15 @@ def _currency_in_header(header: Sequence[str], at: int) -> str | None:
 
 
 def _day(text: str, where: str) -> str:
-    found = _DAY.fullmatch(text)
-    day = "-".join(found.groups()) if found else ""
+    if epoch := _EPOCH.fullmatch(text):
+        day = day_text(int(epoch[1]) * 1_000_000_000 // NS_PER_DAY)
+    else:
+        found = _DAY.fullmatch(text)
+        day = "-".join(found.groups()) if found else ""
     try:
         _begins(day)
     except ValueError:
-        raise BadInvoice(f"{where}: day: must be a date such as 2026-01-31") from None
+        raise BadInvoice(f"{where}: day: must be a date such as 2026-01-31, or seconds since 1970") from None
     return day
 
 
@@ -233,15 +248,11 @@ def _model(text: str, where: str) -> str:
     return model
 
 
-def _nano(text: str, where: str) -> int:
-    found = _AMOUNT.fullmatch(text)
-    try:
-        if found is None:
-            raise ValueError
-        value = amount(Decimal(found[3].replace(",", "")))
-    except ValueError:
+def _amount(text: str, where: str) -> Fraction:
+    found = _AMOUNT.fullmatch(text) if len(text) <= _LONGEST else None
+    value = None if found is None else Fraction(found[3].replace(",", ""))
+    if found is None or value is None or value > LARGEST or (found[1] and found[2]):
         raise BadInvoice(
-            f"{where}: amount: must be a number with at most 9 digits behind the point"
-        ) from None
-    nano = int(value.scaleb(9))
-    return -nano if found[1] or found[2] else nano
+            f"{where}: amount: must be a number of {LARGEST} at most, such as 1234.56 or 1.2e-05"
+        )
+    return -value if found[1] or found[2] else value

@@ -7,7 +7,7 @@ book's currency ("nano").
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final
 
@@ -52,12 +52,18 @@ class Tally:
         self._last: int | None = None
         self.gaps = Gaps()
 
-    def request(self, row: RequestRow, attempts: Iterable[AttemptRow]) -> None:
-        """A request with all its attempts."""
+    def request(self, row: RequestRow, attempts: Sequence[AttemptRow], forgotten: bool = False) -> None:
+        """A request with all its attempts.
+
+        Args:
+            attempts: in their order.
+            forgotten: something that it sent outwards has no record of its attempt.
+        """
         self._span(row.at_ns)
         line = self._lines.setdefault((row.tenant, row.road), SavingsLine(row.tenant, row.road))
         line.requests += 1
         answered = row.outcome == "ok"
+        saved: int | None = None
         if row.outcome is None:
             self.gaps.under_way += 1
         else:
@@ -77,19 +83,29 @@ class Tally:
             )
             if saved is None:
                 self.gaps.not_compared += 1
-            line.counterfactual_nano += saved or 0
         if row.currency is not None and row.price_version is not None:
             booked = self._booked.setdefault((row.currency, row.price_version), [0, 0])
             booked[0] += 1
             booked[1] += row.cost_nano or 0
-        for attempt in attempts:
-            self._attempt(line, attempt, row.at_ns, answered)
+        served = _served(row.road, attempts) if answered else None
+        # Every attempt is to be reckoned, so the list is made in full.
+        priced = all(
+            [
+                self._attempt(line, attempt, row.at_ns, answered, n == served)
+                for n, attempt in enumerate(attempts)
+            ]
+        )
+        if priced and not forgotten:
+            line.counterfactual_nano += saved or 0
+        else:
+            # Against a cost that nobody knows there is nothing to hold it.
+            line.counterfactual_unpriced_nano += saved or 0
 
     def orphan(self, attempt: AttemptRow) -> None:
         """An attempt whose request has no row."""
         self.gaps.without_request += 1
         line = self._lines.setdefault(("", attempt.road), SavingsLine("", attempt.road))
-        self._attempt(line, attempt, attempt.started_ns, False)
+        self._attempt(line, attempt, attempt.started_ns, answered=False, served=False)
 
     def capacity(self, row: CapacityRow) -> None:
         """A period in which a worker was up."""
@@ -112,7 +128,8 @@ class Tally:
         self._first = ns if self._first is None else min(self._first, ns)
         self._last = ns if self._last is None else max(self._last, ns)
 
-    def _attempt(self, line: SavingsLine, row: AttemptRow, at_ns: int, answered: bool) -> None:
+    def _attempt(self, line: SavingsLine, row: AttemptRow, at_ns: int, answered: bool, served: bool) -> bool:
+        """Returns whether its cost is known."""
         cost = self._table.attempt(
             road=row.road,
             model=row.model,
@@ -138,8 +155,9 @@ class Tally:
             done[2] += row.completion
         if not answered:
             line.unanswered_nano += nano
-        elif row.outcome != "ok":
+        elif not served:
             line.in_vain_nano += nano
+        return cost is not None
 
     def _unpriced(self, row: AttemptRow) -> None:
         gaps = self.gaps
@@ -163,6 +181,7 @@ class Tally:
         tiers, days = self._tiers()
         totals = Totals(
             counterfactual_nano=sum(line.counterfactual_nano for line in lines),
+            counterfactual_unpriced_nano=sum(line.counterfactual_unpriced_nano for line in lines),
             commercial_nano=sum(line.commercial_nano for line in lines),
             local_nano=sum(line.local_nano for line in lines),
             idle_nano=sum(tier.idle_nano for tier in tiers),
@@ -262,6 +281,12 @@ class Tally:
             margin_nano_per_million=margin_per_million,
             occupancy_at_break_even=_digits(busy * capacity / margin),
         )
+
+
+def _served(road: str, attempts: Sequence[AttemptRow]) -> int | None:
+    """Which attempt the caller's answer is of. Its outcome does not tell: an answer that was to be bettered on a road
+    above, and was given all the same when none served, keeps `escalated_...`."""
+    return max((n for n, attempt in enumerate(attempts) if attempt.road == road), default=None)
 
 
 def _share(busy_us: int, up_ns: int) -> str | None:

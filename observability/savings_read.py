@@ -42,7 +42,7 @@ AND NOT EXISTS (SELECT 1 FROM requests AS r WHERE r.request_id = a.request_id)""
 _CAPACITY: Final = "SELECT road, worker, from_ns, to_ns FROM capacity WHERE to_ns > ? AND from_ns < ?"
 
 # A request under way has no attempt row yet and will get one.
-_SENT: Final = f"""SELECT count(*) FROM egress AS e JOIN requests AS r ON r.request_id = e.request_id
+_SENT: Final = f"""SELECT e.request_id FROM egress AS e JOIN requests AS r ON r.request_id = e.request_id
 WHERE {_AT} >= ? AND {_AT} < ? AND r.outcome IS NOT NULL
 AND NOT EXISTS (SELECT 1 FROM attempts AS a WHERE a.request_id = e.request_id AND a.n = e.attempt)"""  # noqa: S608
 
@@ -60,13 +60,16 @@ def read_savings(conn: sqlite3.Connection, table: CostTable, window: Window) -> 
     tally = Tally(table, window)
     conn.execute("BEGIN")
     try:
-        for request, attempts in _requests(conn, (_first_id(since), *bounds)):
-            tally.request(request, attempts)
+        # Few: one for each gateway that died at such a moment.
+        forgotten = [request_id for (request_id,) in _rows(conn, _SENT, bounds)]
+        tally.gaps.sent_without_record = len(forgotten)
+        without_record = set(forgotten)
+        for request_id, request, attempts in _requests(conn, (_first_id(since), *bounds)):
+            tally.request(request, attempts, forgotten=request_id in without_record)
         for row in _rows(conn, _ORPHANS, bounds):
             tally.orphan(AttemptRow(*row))
         for row in _rows(conn, _CAPACITY, bounds):
             tally.capacity(CapacityRow(*row))
-        (tally.gaps.sent_without_record,) = next(_rows(conn, _SENT, bounds))
         tally.gaps.deleted = _deleted(conn, tally, window)
     finally:
         conn.execute("COMMIT")
@@ -75,11 +78,11 @@ def read_savings(conn: sqlite3.Connection, table: CostTable, window: Window) -> 
 
 def _requests(
     conn: sqlite3.Connection, bounds: tuple[str, int, int]
-) -> Iterator[tuple[RequestRow, list[AttemptRow]]]:
-    for _, group in groupby(_rows(conn, _REQUESTS, bounds), key=itemgetter(0)):
+) -> Iterator[tuple[str, RequestRow, list[AttemptRow]]]:
+    for request_id, group in groupby(_rows(conn, _REQUESTS, bounds), key=itemgetter(0)):
         rows = list(group)
         attempts = [AttemptRow(*row[_REQUEST_COLUMNS:]) for row in rows if row[_REQUEST_COLUMNS] is not None]
-        yield RequestRow(*rows[0][1:_REQUEST_COLUMNS]), attempts
+        yield request_id, RequestRow(*rows[0][1:_REQUEST_COLUMNS]), attempts
 
 
 def _rows(conn: sqlite3.Connection, statement: str, bounds: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:

@@ -64,10 +64,13 @@ class SavingsLine(msgspec.Struct):
     tokens: int = 0
     """Prompt and answer of those."""
     counterfactual_nano: int = 0
+    counterfactual_unpriced_nano: int = 0
+    """Of answered requests some attempt of which has no known cost: not in the one before, and not saved."""
     commercial_nano: int = 0
     local_nano: int = 0
     in_vain_nano: int = 0
-    """Part of the two before: attempts that did not serve, of requests that were answered."""
+    """Part of the two before: attempts that did not serve, of requests that were answered. The last attempt on the
+    road that answered is the one that served."""
     unanswered_nano: int = 0
     """Part of the two before: all attempts of requests that were not answered whole."""
     saved_nano: int = 0
@@ -122,6 +125,8 @@ class Totals(msgspec.Struct):
     """The sum."""
 
     counterfactual_nano: int = 0
+    counterfactual_unpriced_nano: int = 0
+    """Of answered requests some attempt of which has no known cost: not in the one before, and not saved."""
     commercial_nano: int = 0
     local_nano: int = 0
     idle_nano: int = 0

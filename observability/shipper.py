@@ -329,7 +329,13 @@ class Shipper:
             return
         self._metrics_due = time.monotonic() + interval_s
         assert self._source is not None
-        body = otlp_metrics.encode(self._source, self._metrics, self._started_ns, self._clock.wall_ns())
+        try:
+            body = otlp_metrics.encode(self._source, self._metrics, self._started_ns, self._clock.wall_ns())
+        except Exception as exc:
+            # Some gauges look at what the event loop changes meanwhile. Records have arrived all the same.
+            log.warning("the metrics could not be read for an export: %s", describe(exc))
+            self._count("metrics")
+            return
         try:
             # What is not taken now is in the next export: the counters go on counting.
             self._post(METRICS, body, 2**63)

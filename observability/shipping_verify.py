@@ -51,7 +51,8 @@ class Agreement:
         waiting: records that are not shipped yet.
         older_revisions: copies in the sink that a later revision has taken the place of.
         duplicates: copies beyond the first, which at-least-once brings.
-        retired: records in the sink that are older than all that the spool still keeps.
+        retired: records in the sink that are older than all that the spool still keeps, but for those that it never
+            lets go, or that it had shipped before it let all of them go.
         elsewhere: records in the export that other gateways shipped.
         faults: how many records `missing`, `differing`, `unknown` or `rejected`.
         named: the first of them, stream and id.
@@ -171,7 +172,9 @@ def _compare(
     for stream in STREAMS:
         oldest_ns: int | None = None
         for record in shipping_read.every(conn, stream):
-            oldest_ns = record.at_ns if oldest_ns is None else min(oldest_ns, record.at_ns)
+            why = shipping_read.why_rejected(conn, stream, record.id, record.seq)
+            if why is None and (oldest_ns is None or record.at_ns < oldest_ns):
+                oldest_ns = record.at_ns  # a rejected one is kept whatever its age, and says nothing about it
             held = sink.execute(
                 "SELECT digest, differs FROM sink WHERE stream = ? AND id = ? AND revision = ?",
                 (stream, record.id, record.seq),
@@ -183,13 +186,15 @@ def _compare(
             )
             if held is not None:
                 _judge(stream, record, held, found)
-            elif (why := shipping_read.why_rejected(conn, stream, record.id, record.seq)) is not None:
+            elif why is not None:
                 found.fault("rejected", stream, record.id, f" ({why})")
             elif record.seq > at[stream]:
                 found.waiting += 1
             else:
                 found.fault("missing", stream, record.id)
-        _left_over(sink, stream, oldest_ns, found)
+        # Egress rows are never let go.
+        emptied_to = at[stream] if oldest_ns is None and stream == REQUESTS else 0
+        _left_over(sink, stream, oldest_ns, emptied_to, found)
     (copies, revisions, ids) = sink.execute(
         "SELECT coalesce(sum(copies), 0), count(*), count(DISTINCT stream || ' ' || id) FROM sink"
     ).fetchone()
@@ -208,12 +213,20 @@ def _judge(stream: str, record: shipping_read.Record, held: tuple[bytes, int], f
         found.agreeing += 1
 
 
-def _left_over(sink: sqlite3.Connection, stream: str, oldest_ns: int | None, found: Agreement) -> None:
-    """What the sink has and the spool has not: gone by its age, or never this spool's to ship."""
-    for id_, at_ns in sink.execute(
-        "SELECT id, at_ns FROM sink WHERE stream = ? AND NOT known ORDER BY id", (stream,)
+def _left_over(
+    sink: sqlite3.Connection, stream: str, oldest_ns: int | None, emptied_to: int, found: Agreement
+) -> None:
+    """What the sink has and the spool has not: gone by its age, or never this spool's to ship.
+
+    Args:
+        oldest_ns: when the oldest that can go by its age ended; None when there is none.
+        emptied_to: up to this revision all have gone.
+    """
+    for id_, revision, at_ns in sink.execute(
+        "SELECT id, revision, at_ns FROM sink WHERE stream = ? AND NOT known ORDER BY id", (stream,)
     ):
-        if oldest_ns is not None and isinstance(at_ns, int) and at_ns < oldest_ns:
+        older = oldest_ns is not None and isinstance(at_ns, int) and at_ns < oldest_ns
+        if older or revision <= emptied_to:
             found.retired += 1
         else:
             found.fault("unknown", stream, id_)

@@ -25,7 +25,7 @@ _CONTENT: Final = (
     "tool_calls",
     "function_call",
 )
-_MOST_TOKENS: Final = 1 << 40
+_MOST_TOKENS: Final = 1 << 24
 """A larger count is nonsense, not usage."""
 
 # A word from a program, not a sentence and not a number: nothing of the request can hide in it.
@@ -42,10 +42,17 @@ class Broken(Exception):
 
 
 class Tally:
-    """Writes what one call used onto a meter that may hold earlier work already."""
+    """Writes what one call used onto a meter that may hold earlier work already.
 
-    def __init__(self, meter: TokenMeter) -> None:
+    Args:
+        window: the model's context window in tokens; a server that tells of more has told no counts.
+        choices: how many answers were asked for.
+    """
+
+    def __init__(self, meter: TokenMeter, window: int = _MOST_TOKENS, choices: int = 1) -> None:
         self._meter = meter
+        self._window = window
+        self._most_made = window * choices
         self._before = (meter.prompt, meter.completion, meter.cached, meter.exact)
 
     def unknown(self) -> None:
@@ -71,7 +78,7 @@ class Tally:
             Whether they are counts.
         """
         prompt, made = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
-        if prompt is None or made is None:
+        if prompt is None or made is None or prompt > self._window or made > self._most_made:
             return False
         meter, (old_prompt, old_made, old_cached, old_exact) = self._meter, self._before
         meter.prompt = old_prompt + prompt

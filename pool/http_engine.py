@@ -358,7 +358,10 @@ class _Underway:
     def __init__(self, engine: HttpEngine, call: EngineCall, *, stream: bool) -> None:
         self._engine, self._call = engine, call
         self._exchange = engine._begin(call, stream=stream)
-        self._tally = Tally(call.meter)
+        choices = call.body.get("n")
+        self._tally = Tally(
+            call.meter, engine.max_model_len, choices if isinstance(choices, int) and choices > 0 else 1
+        )
 
     def __enter__(self) -> tuple[Exchange, Tally]:
         return self._exchange, self._tally

@@ -16,15 +16,16 @@ from typing import Final
 
 from weighbridge.config.clock import Clock
 from weighbridge.config.errors import ApiError
-from weighbridge.pool.placement import owner_of
 from weighbridge.pool.queue_lock import LocalSlot, Place, QueueLock, Waiter
+from weighbridge.pool.shared_claims import Claims, wishes
 from weighbridge.pool.shared_place import SharedPlace
 from weighbridge.pool.slot_lock import Ask, Priority, QueueClosed, QueueLockTimeout
 from weighbridge.state.redis_terms import RedisAway
-from weighbridge.state.slot_leases import Answer, Claim, SlotLeases, StatedPlace, Statement
+from weighbridge.state.slot_leases import Answer, SlotLeases, StatedPlace, Statement
 
 RENEWALS: Final = 3
 """How often a lease is renewed in its time."""
+_NOBODY: Final[tuple[dict[str, dict[Waiter, None]], ...]] = tuple({} for _ in Priority)
 
 
 class SharedQueueLock(QueueLock):
@@ -49,17 +50,16 @@ class SharedQueueLock(QueueLock):
         self._leases = leases
         self._keys = keys or {}
         self._shared: Final[dict[str, SharedPlace]] = {}
-        """Places by name: the open ones, and closed ones as long as slots of theirs are in use."""
+        """Places by name, the open ones and closed ones. Those are stated as well: what goes back there would not be
+        heard otherwise, and may be free for other gateways."""
         self._asking: Final[dict[Waiter, None]] = {}
         """Those in the queue for whom Redis has not said yet whether a slot is free."""
         self._fresh: Final[list[Waiter]] = []
         """Those that have come since the last statement, in order."""
-        self._claims: Final[tuple[dict[str, float], ...]] = tuple({} for _ in Priority)
-        """Claims made and not granted, with the moment of asking, by priority in order of making."""
+        self._claims: Final = Claims(leases.member)
         self._gone: Final[list[tuple[str, str]]] = []
         """Leases and claims to give back, with the place's key."""
         self._stated: tuple[StatedPlace, ...] = ()
-        self._number_of_claim = 0
         self._on_own = leases.available is False
         self._whole_due = True
         self._flight: asyncio.Task[None] | None = None
@@ -68,6 +68,8 @@ class SharedQueueLock(QueueLock):
         self._replicas = leases.replicas
         self._met = False
         """Whether Redis has ever told how things are."""
+        self._left = False
+        """Whether good-bye was said; anything after it would make this gateway known again."""
         self._busy: Mapping[str, int] = {}
         self._others_waiting = 0
         leases.follow(self)
@@ -108,7 +110,7 @@ class SharedQueueLock(QueueLock):
         made = SharedPlace(place, self._keys.get(place, place), slots, tokens)
         self._shared[place] = self._places[place] = made
         if self._on_own:
-            made.slots = self._share(made)
+            made.slots = made.share(self._replicas)
         if self._renewal is None:
             self._renew()
         self._serve_waiting()
@@ -116,7 +118,6 @@ class SharedQueueLock(QueueLock):
 
     def close_place(self, place: str) -> None:
         super().close_place(place)
-        self._forget(place)
         self._poke()
 
     def avoid(self, place: str, avoided: bool) -> None:
@@ -135,8 +136,6 @@ class SharedQueueLock(QueueLock):
 
     def close(self) -> None:
         super().close()
-        for name in list(self._shared):
-            self._forget(name)
         self._poke()
 
     # ---- what slots report ----
@@ -146,7 +145,6 @@ class SharedQueueLock(QueueLock):
         if not self._on_own:
             self._give_back(place, 1)
         super().given_back(place, tenant, tokens, granted_at)
-        self._forget(place.name)
         self._poke()
 
     def resized(self, more: int) -> None:
@@ -232,14 +230,10 @@ class SharedQueueLock(QueueLock):
     def _credit(self, claim: str, key: str) -> None:
         """A claim has a lease now: a slot more may be used, unless nobody here knows of it any more."""
         place = next((one for one in self._open_places() if one.key == key), None)
-        for claims in self._claims:
-            if claim in claims:
-                del claims[claim]
-                if place is None or self._on_own:
-                    break
-                place.leases.append(claim)
-                place.slots += 1
-                return
+        if self._claims.take(claim) and place is not None and not self._on_own:
+            place.leases.append(claim)
+            place.slots += 1
+            return
         if place is None or claim not in place.leases:
             self._gone.append((claim, key))
 
@@ -254,28 +248,10 @@ class SharedQueueLock(QueueLock):
             for place in self._shared.values():
                 self._give_back(place, place.slots - place.in_use)
 
-    def _true_up(self, place: SharedPlace) -> None:
-        """After slots were granted and came back without Redis: as many leases as slots are in use."""
-        del place.leases[place.in_use :]
-        while len(place.leases) < place.in_use:
-            place.leases.append(self._new_claim())
-
-    def _new_claim(self) -> str:
-        self._number_of_claim += 1
-        return f"{self._leases.member}.{self._number_of_claim}"
-
-    def _forget(self, name: str) -> None:
-        place = self._shared.get(name)
-        if place is not None and place.in_use == 0 and name not in self._places:
-            del self._shared[name]
-
     def _open_places(self) -> list[SharedPlace]:
         return [self._shared[name] for name in self._places]
 
     # ---- on our own, and together again ----
-
-    def _share(self, place: SharedPlace) -> int:
-        return max(1, place.total // self._replicas)
 
     def _go_on_own(self) -> None:
         """Go on without the others: with what we hold and our part of what was free at the last look, so that all
@@ -283,8 +259,7 @@ class SharedQueueLock(QueueLock):
         if self._on_own:
             return
         self._on_own = True
-        for claims in self._claims:
-            claims.clear()
+        self._claims.clear()
         self._gone.clear()
         self._fresh.clear()
         for place in self._shared.values():
@@ -292,14 +267,14 @@ class SharedQueueLock(QueueLock):
                 free = max(0, place.total - self._busy.get(place.key, place.total))
                 place.slots = len(place.leases) + free // self._replicas
             else:
-                place.slots = self._share(place)
+                place.slots = place.share(self._replicas)
         self._widening = asyncio.get_running_loop().call_later(self._leases.lease_s, self._widen)
         self._serve_waiting()
         self._answer_newcomers(list(self._asking))
 
     def _widen(self) -> None:
         for place in self._shared.values():
-            place.slots = self._share(place)
+            place.slots = place.share(self._replicas)
         self._serve_waiting()
 
     def _go_together(self) -> None:
@@ -310,7 +285,7 @@ class SharedQueueLock(QueueLock):
             self._widening = None
         for place in self._shared.values():
             stated = list(place.leases)
-            self._true_up(place)
+            place.true_up(self._claims.new_name)
             place.slots = place.in_use
             # What was granted or came back while the statement was under way.
             self._whole_due |= stated != place.leases
@@ -331,7 +306,9 @@ class SharedQueueLock(QueueLock):
 
     def _poke(self) -> None:
         """Something may have to be said; what is said in one turn of the loop goes together."""
-        if self._flight is None and self._leases.available and (self._whole_due or not self._on_own):
+        if self._flight is not None or self._left:
+            return
+        if self._leases.available and (self._whole_due or not self._on_own):
             self._flight = asyncio.get_running_loop().create_task(self._fly())
 
     async def _fly(self) -> None:
@@ -369,9 +346,14 @@ class SharedQueueLock(QueueLock):
         if self._on_own:
             self._whole_due = False
             for place in places:
-                self._true_up(place)
+                place.true_up(self._claims.new_name)
             return Statement(stated, True, self._replicas, tuple(tuple(place.leases) for place in places))
-        made = self._match_claims(bool(accepted), places)
+        now = self._clock.monotonic()
+        fresh = [waiter for waiter in self._fresh if not waiter.turn.done()]
+        self._fresh.clear()
+        queues, open_places = self._queues if accepted else _NOBODY, self._open_places()
+        made, surplus = self._claims.match(queues, fresh, now, lambda ask: wishes(ask, places, open_places))
+        self._gone.extend((claim, "") for claim in surplus)
         if not self._whole_due:
             gone = tuple(self._gone)
             self._gone.clear()
@@ -384,13 +366,7 @@ class SharedQueueLock(QueueLock):
         self._whole_due, self._stated = False, stated
         # What is not stated is given back by that.
         self._gone.clear()
-        now, new = self._clock.monotonic(), {claim[0] for claim in made}
-        made += [
-            (claim, priority, round((now - asked) * 1000), 0, ())
-            for priority, claims in zip(Priority, self._claims, strict=True)
-            for claim, asked in claims.items()
-            if claim not in new
-        ]
+        made += self._claims.again(made, now)
         held = tuple(tuple(place.leases) for place in places)
         return Statement(stated, True, self._replicas, held, claims=tuple(made))
 
@@ -404,43 +380,6 @@ class SharedQueueLock(QueueLock):
             if first is not None:
                 places = [place for place in places if place.fits(first.ask.tokens)]
         return places
-
-    def _match_claims(self, wanted: bool, places: list[SharedPlace]) -> list[Claim]:
-        """Make as many claims as requests wait, of each priority, and take back what there is too many of."""
-        made: list[Claim] = []
-        now = self._clock.monotonic()
-        fresh = [waiter for waiter in self._fresh if not waiter.turn.done()]
-        self._fresh.clear()
-        for priority, claims in zip(Priority, self._claims, strict=True):
-            waiting = sum(len(queue) for queue in self._queues[priority].values()) if wanted else 0
-            while len(claims) > waiting:
-                self._gone.append((claims.popitem()[0], ""))
-            lacking = waiting - len(claims)
-            if lacking <= 0:
-                continue
-            # The older claims stand for those who have waited longer.
-            last = [waiter for waiter in fresh if waiter.ask.priority is priority]
-            if len(last) < lacking:
-                last = sorted(
-                    (waiter for queue in self._queues[priority].values() for waiter in queue),
-                    key=lambda waiter: waiter.number,
-                )
-            for waiter in last[-lacking:]:
-                claim = self._new_claim()
-                claims[claim] = waiter.asked
-                made.append(
-                    (claim, priority, round((now - waiter.asked) * 1000), *self._wishes(waiter.ask, places))
-                )
-        return made
-
-    def _wishes(self, ask: Ask, places: list[SharedPlace]) -> tuple[int, tuple[int, ...]]:
-        """The place a request had best be on, and those it had best not be on."""
-        every = [place for place in self._open_places() if not place.avoided] or self._open_places()
-        owner = places.index(owner_of(ask.affinity, every)) + 1 if ask.affinity and len(every) > 1 else 0
-        shunned = (
-            tuple(n for n, place in enumerate(places, 1) if place.name in ask.shunned) if ask.shunned else ()
-        )
-        return owner, shunned
 
     def _take_in(self, statement: Statement, answer: Answer, newcomers: list[Waiter]) -> None:
         if answer.kind == "restate":
@@ -457,13 +396,14 @@ class SharedQueueLock(QueueLock):
             self._go_together()
         for claim, key in answer.granted:
             self._credit(claim, key)
-        self._others_waiting = max(0, answer.waiting - sum(map(len, self._claims)))
+        self._others_waiting = max(0, answer.waiting - len(self._claims))
         self._serve_waiting()
         self._answer_newcomers(newcomers)
         self._return_idle()
 
     async def _farewell(self) -> None:
         """Give up all there is at once, rather than when the leases end."""
+        self._left = True
         if self._flight is not None:
             await asyncio.wait({self._flight})
         places = [*self._shared.values()]

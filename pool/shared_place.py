@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from weighbridge.pool.queue_lock import Place
@@ -30,3 +30,13 @@ class SharedPlace(Place):
     def fits(self, tokens: int) -> bool:
         """Whether the tokens could be reserved here if there were a slot."""
         return self.budget is None or self.in_use == 0 or self.tokens + tokens <= self.budget
+
+    def share(self, replicas: int) -> int:
+        """The slots that one of so many gateways may use on its own."""
+        return max(1, self.total // replicas)
+
+    def true_up(self, new_name: Callable[[], str]) -> None:
+        """After slots were granted and came back without Redis: as many leases as slots are in use."""
+        del self.leases[self.in_use :]
+        while len(self.leases) < self.in_use:
+            self.leases.append(new_name())

@@ -153,8 +153,7 @@ install_self() {
   mkdir -p "$venv/typing"
   ln -sfn "$PWD" "$venv/typing/weighbridge"
   # By the C compiler, where there is one; it says so itself.
-  "$bin/python" -m weighbridge.router.difficulty.compiling | sed 's/^/      /'
-  touch "$venv/.compiled-ready"
+  "$bin/python" -m weighbridge.router.difficulty.compiling --stamp "$venv/.compiled-ready" | sed 's/^/      /'
 }
 
 if [ "$what" = redis ]; then

@@ -224,7 +224,11 @@ class KeyStore:
                 role=terms.role,
             )
             now = self.clock.wall_ns()
-            if new.role != "admin" or new.ended(now):
+            if (
+                new.role != "admin"
+                or new.ended(now)
+                or (old.expires_ns is None and new.expires_ns is not None)
+            ):
                 self._keep_an_admin(old)
             with self._store.writing() as conn:
                 conn.execute(
@@ -292,12 +296,14 @@ class KeyStore:
         return found
 
     def _keep_an_admin(self, going: Key) -> None:
-        """Raises: LastAdminKey where nobody of role `admin` is left without `going`."""
+        """Raises: LastAdminKey where nobody of role `admin` is left without `going`: nobody for good, if that is."""
         if going.kind != "admin" or going.role != "admin" or self._by_settings:
             return
         now = self.clock.wall_ns()
         rows = self._store.rows(_SELECT + "WHERE kind = 'admin' AND role = 'admin' AND id <> ?", (going.id,))
-        if all(_key(row).ended(now) for row in rows):
+        others = [key for key in map(_key, rows) if not key.ended(now)]
+        # Two keys that end soon would take turns in leaving nobody.
+        if not (any(key.expires_ns is None for key in others) if going.expires_ns is None else others):
             raise LastAdminKey
 
     def _audited(

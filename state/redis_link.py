@@ -45,6 +45,8 @@ _LONGEST_REST_S: Final = 15.0
 _STEADY_S: Final = 10.0
 _LOG_PERIOD_S: Final = 60.0
 _CONNECTIONS: Final = 16
+_STEPS: Final = 8
+"""Steps in which the time of a call is counted."""
 _GRACE_TURNS: Final = 3
 _FAREWELL_S: Final = 1.0
 
@@ -134,7 +136,7 @@ class RedisLink:
 
         Raises:
             RedisAway: at once while Redis is away, else after the operation timeout at the latest; the time in which
-                all connections were busy does not count.
+                all connections were busy does not count, nor that for which the event loop was held up.
         """
         async with self._room:
             client = self._client
@@ -264,9 +266,14 @@ class RedisLink:
 
     async def _bounded(self, client: Redis, call: Coroutine[Any, Any, Any], seconds: float) -> Any:
         task = self._spawn(call)
-        done, _ = await asyncio.wait({task}, timeout=seconds)
+        for _ in range(_STEPS):
+            # A step counts as its own length, however late it ends: the time for which the loop was held up is not
+            # Redis's silence, and a call that has to connect needs the loop several times.
+            done, _ = await asyncio.wait({task}, timeout=seconds / _STEPS)
+            if done:
+                break
         for _ in range(_GRACE_TURNS):
-            if done or task.done():
+            if task.done():
                 break
             # If the loop itself was held up, the answer may lie there unread.
             await asyncio.sleep(0)

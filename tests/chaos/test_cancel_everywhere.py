@@ -49,13 +49,14 @@ class Tracer:
                 thrown = exc
 
 
-async def settled(gateway: Running, before: set[asyncio.Task[Any]], slots: int) -> None:
+async def settled(gateway: Running, before: set[asyncio.Task[Any]], most: int, slots: int) -> None:
     """Everything the request had is given back, promptly."""
 
     def tasks() -> list[Any]:
-        # The masking room's standing tasks wait anew after every job, so it is the number that tells.
+        # The masking room's standing tasks wait anew after every job, so it is the number that tells: not more than
+        # there have been at the most, as one of them may just have ended when they were counted.
         more = [task for task in asyncio.all_tasks() - before if not task.done()]
-        return more if len(asyncio.all_tasks()) > len(before) else []
+        return more if len(asyncio.all_tasks()) > most else []
 
     def left() -> list[Any]:
         return [
@@ -143,8 +144,10 @@ async def walk(
 ) -> None:
     prepare(gateway, recorder)
     seen: dict[str, str] = {}
+    most = 0
     for n in range(1, CAP):
         before, slots = asyncio.all_tasks(), gateway.slots_in_use()
+        most = max(most, len(before))
         request = admitted(gateway, model, stream, "안녕하세요, my mail is a.b@corp.local")
         paper = Paper()
         tracer = Tracer(gateway.parts.dispatch.run(request, paper), n, more)
@@ -154,7 +157,7 @@ async def walk(
 
         task = asyncio.create_task(work())
         await asyncio.wait({task})
-        await settled(gateway, before, slots)
+        await settled(gateway, before, most, slots)
         reached = tracer.points >= n
         seen[request.request_id] = "client_aborted" if task.cancelled() else end
         if task.cancelled():

@@ -213,6 +213,76 @@ async def test_a_replica_that_ends_gives_everything_back_at_once(redis: RedisSer
         await until(lambda: redis.leases() == 0)
 
 
+async def test_slots_of_a_worker_that_died_come_back_with_its_requests(redis: RedisServer) -> None:
+    async with (
+        replica(redis.url, slots=2, lease_s=60) as a,
+        replica(redis.url, slots=2, lease_s=60) as b,
+    ):
+        slots = [await a.lock.acquire(terms()) for _ in range(2)]
+        waiting = [asyncio.create_task(b.lock.acquire(terms())) for _ in range(2)]
+        await until(lambda: b.lock.waiting == 2 and not b.lock._asking)
+        a.lock.close_place(PLACE)
+        for slot in slots:
+            slot.release()
+        for slot in await asyncio.wait_for(asyncio.gather(*waiting), 2):
+            slot.release()
+        await until(lambda: redis.leases() == 0)
+
+
+async def test_a_lease_that_is_granted_as_the_worker_dies_goes_back(redis: RedisServer) -> None:
+    async with (
+        replica(redis.url, slots=1, lease_s=60) as a,
+        replica(redis.url, slots=1, lease_s=60) as b,
+    ):
+        late = asyncio.create_task(a.lock.acquire(terms(priority=Priority.CONTINUED)))
+        while not a.lock._claims:
+            await asyncio.sleep(0)
+        assert a.lock._flight is not None, "its claim is on the way"
+        a.lock.close_place(PLACE)
+        slot = await asyncio.wait_for(b.lock.acquire(terms()), 2)
+        slot.release()
+        late.cancel()
+        await until(lambda: redis.leases() == 0)
+
+
+async def test_slots_that_come_back_while_a_replica_stops_serve_another(redis: RedisServer) -> None:
+    async with replica(redis.url, slots=2, lease_s=60) as b:
+        async with replica(redis.url, slots=2, lease_s=60) as a:
+            slots = [await a.lock.acquire(terms()) for _ in range(2)]
+            waiting = [asyncio.create_task(b.lock.acquire(terms())) for _ in range(2)]
+            await until(lambda: b.lock.waiting == 2 and not b.lock._asking)
+            a.lock.close()
+            slots[0].release()
+            first, _ = await asyncio.wait(waiting, timeout=2, return_when=asyncio.FIRST_COMPLETED)
+            assert len(first) == 1, "it need not have stopped for that"
+            # The last one comes back in the very moment in which it says good-bye.
+            slots[1].release()
+        for slot in await asyncio.wait_for(asyncio.gather(*waiting), 2):
+            slot.release()
+        await until(lambda: redis.leases() == 0)
+        assert members(redis) == [b.link.member]
+
+
+async def test_after_the_good_bye_nothing_makes_a_replica_known_again(redis: RedisServer) -> None:
+    async with replica(redis.url, slots=1, lease_s=60) as b:
+        async with replica(redis.url, slots=1, lease_s=60) as a:
+            slot = await a.lock.acquire(terms())
+
+            async def late() -> None:
+                slot.release()
+                while a.lock._flight is not None:
+                    await asyncio.sleep(0)
+
+            a.link.before_closing(late)
+        assert members(redis) == [b.link.member]
+        (await asyncio.wait_for(b.lock.acquire(terms()), 2)).release()
+
+
+def members(redis: RedisServer) -> list[str]:
+    with redis.client() as client:
+        return client.zrange("{weighbridge:slots:local-8b}:alive", 0, -1)
+
+
 async def test_places_go_by_their_endpoint_whatever_their_number(redis: RedisServer) -> None:
     async with (
         replica(redis.url, places={"0": 1, "1": 3}, keys={"0": "x", "1": "y"}) as a,

@@ -220,7 +220,15 @@ def as_recomputed(report: SavingsReport) -> dict[str, Any]:
         "groups": {
             (line.tenant, line.road): {
                 name: exact(getattr(line, f"{name}_nano"))
-                for name in ("counterfactual", "commercial", "local", "in_vain", "unanswered", "saved")
+                for name in (
+                    "counterfactual",
+                    "counterfactual_unpriced",
+                    "commercial",
+                    "local",
+                    "in_vain",
+                    "unanswered",
+                    "saved",
+                )
             }
             for line in report.lines
         },

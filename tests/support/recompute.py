@@ -64,17 +64,28 @@ def recompute(
             factor = Fraction(1) if road == "commercial" else Fraction(book["savings"]["token_factor"])
             each = token_prices(book, book["savings"]["compared_with"], at)
             if each is not None:
-                group["counterfactual"] += nearest(token_cost(request, each) * factor)
+                known = all(cost_of(book, attempt) is not None for attempt in request["attempts"])
+                known = known and not any(
+                    record["record"] == "egress"
+                    and record["request_id"] == request["request_id"]
+                    and sent_and_forgotten(record, records)
+                    for record in records
+                )
+                where = "counterfactual" if known else "counterfactual_unpriced"
+                group[where] += nearest(token_cost(request, each) * factor)
+        served = max(
+            (attempt["n"] for attempt in request["attempts"] if attempt["road"] == road), default=None
+        )
         for attempt in request["attempts"]:
-            known = cost_of(book, attempt)
-            unpriced += known is None
-            cost = known or 0
+            found = cost_of(book, attempt)
+            unpriced += found is None
+            cost = found or 0
             group["commercial" if attempt["road"] == "commercial" else "local"] += cost
             if attempt["road"] != "commercial":
                 used[attempt["road"], attempt.get("backend") or ""] += cost
             if not whole:
                 group["unanswered"] += cost
-            elif attempt["outcome"] != "ok":
+            elif attempt["n"] != served:
                 group["in_vain"] += cost
     unpriced += sum(sent_and_forgotten(record, records) for record in records if record["record"] == "egress")
     capacity = capacity_of(book, records, since, until)
@@ -94,7 +105,14 @@ def recompute(
         "groups": {
             key: {
                 name: text(group[name])
-                for name in ("counterfactual", "commercial", "local", "in_vain", "unanswered")
+                for name in (
+                    "counterfactual",
+                    "counterfactual_unpriced",
+                    "commercial",
+                    "local",
+                    "in_vain",
+                    "unanswered",
+                )
             }
             | {"saved": text(saved[key])}
             for key, group in groups.items()

@@ -73,7 +73,7 @@ def test_an_event_nested_without_end_is_malformed() -> None:
     assert failed.value.kind == "malformed"
 
 
-@pytest.mark.parametrize("count", [-5, 2**63, 10**40, None, "7", True, 1.5])
+@pytest.mark.parametrize("count", [-5, 2**24 + 1, 2**63, 10**40, None, "7", True, 1.5])
 def test_nonsense_counts_are_no_usage(count: Any) -> None:
     usage = {"prompt_tokens": count, "completion_tokens": count}
     reading, meter = read(HELLO, END, json.dumps({"choices": [], "usage": usage}).encode())

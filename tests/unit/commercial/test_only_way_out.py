@@ -71,6 +71,32 @@ NAMED: dict[str, tuple[str, set[str]]] = {
     "gateway/serve.py": ("reads the certificate that callers see", {"ssl"}),
     "masking/layers/credentials.py": ("imports the plug-ins that it lists", {"import_module"}),
     "masking/models.py": ("has pip fetch the models that `weighbridge models fetch` is for", {"subprocess"}),
+    "observability/otlp_post.py": (
+        "posts typed records and spans to the configured collector and nowhere else",
+        {"getaddrinfo", "socket", "ssl"},
+    ),
+    "observability/otlp_answer.py": ("reads the collector's messages", {"google", "opentelemetry"}),
+    "observability/otlp_metrics.py": ("fills the collector's messages", {"opentelemetry"}),
+    "observability/otlp_records.py": ("fills the collector's messages", {"opentelemetry"}),
+    "observability/shipper.py": ("names the type of those messages", {"opentelemetry"}),
+    "observability/request_trace.py": ("makes spans", {"opentelemetry"}),
+    "observability/traces.py": ("makes spans; its exporter is ours", {"opentelemetry"}),
+    "observability/span_sender.py": ("fills the collector's messages", {"opentelemetry"}),
+    "gateway/parts.py": ("names the type of an exporter", {"opentelemetry"}),
+    "gateway/tracing.py": ("names the type of an exporter", {"opentelemetry"}),
+    "observability/savings_job.py": (
+        "reckons savings in a program of its own, which reads the ledger",
+        {"create_subprocess_exec"},
+    ),
+    "state/redis_link.py": (
+        "connects to the configured Redis; `eval` is Redis's own, of scripts",
+        {"redis", "ssl", "eval"},
+    ),
+    "router/difficulty/compiled.py": ("loads the score's own compiled modules", {"import_module"}),
+    "router/difficulty/compiling.py": (
+        "runs the C compiler at set-up; nothing that serves imports it",
+        {"subprocess"},
+    ),
     "masking/layers/registry.py": ("imports the layer that the settings name", {"import_module"}),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,16 @@ import pytest
 from tests.support import ledger_rows as rows
 from tests.unit.gateway.test_api import ADMIN, KEY, World, world
 from weighbridge.config.clock import SystemClock
-from weighbridge.config.prices import shipped_prices
+from weighbridge.config.prices import SHIPPED_PRICES, shipped_prices
 from weighbridge.gateway import admin_usage
 from weighbridge.gateway.admin_usage_schema import SavingsView, UsageView
 from weighbridge.observability.costs import CostTable
 from weighbridge.observability.ledger import Ledger
 from weighbridge.observability.ledger_read import LEDGER_FILE
+from weighbridge.observability.money import told
 from weighbridge.observability.price_pricer import BookPricer
 from weighbridge.observability.records import Capacity
+from weighbridge.observability.savings_job import run_job
 
 AT = 1_767_225_600_000_000_000  # 2026-01-01
 SECOND = 1_000_000_000
@@ -83,6 +86,22 @@ async def test_usage_page_by_page(tmp_path: Path) -> None:
         seen += page["rows"]
         after = page["next_after"]
     assert seen == whole["rows"]
+
+
+async def test_a_page_is_made_of_its_own_rows_and_beside_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = await filled(tmp_path)
+    seen: list[tuple[int, bool]] = []
+
+    def noted(report: Any) -> dict[str, Any]:
+        seen.append((len(report.rows), threading.current_thread() is threading.main_thread()))
+        return told(report)
+
+    monkeypatch.setattr(admin_usage, "told", noted)
+    page = await get(here, "/admin/v1/usage?by=day,tenant&limit=2")
+    assert (len(page["rows"]), page["next_after"]) == (2, 2)
+    assert seen == [(2, False)]
 
 
 async def test_savings(tmp_path: Path) -> None:
@@ -151,6 +170,42 @@ async def test_a_report_that_takes_too_long_ends_with_its_process(
     assert (await here.get("/admin/v1/savings")).status_code == 503
     (process,) = started
     assert process.returncode == -signal.SIGKILL
+
+
+async def test_a_second_report_is_refused_while_one_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = await filled(tmp_path)
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def held(*args: Any) -> dict[str, Any]:
+        begun.set()
+        await go_on.wait()
+        return await run_job(*args)
+
+    monkeypatch.setattr(admin_usage, "run_job", held)
+    first = asyncio.create_task(here.get("/admin/v1/savings"))
+    await begun.wait()
+    async with asyncio.timeout(20):  # it would wait for the first
+        second = await here.get("/admin/v1/savings")
+    assert (second.status_code, second.json()["error"]["code"]) == (429, "report_under_way")
+    assert second.headers["retry-after"] == "5"
+    go_on.set()
+    assert (await first).status_code == 200
+    assert (await here.get("/admin/v1/savings")).status_code == 200
+
+
+@pytest.mark.parametrize("content", ["name: broken\ncurrency: EUR\n", None])
+async def test_a_price_file_that_broke_is_named_as_the_cause(tmp_path: Path, content: str | None) -> None:
+    prices = tmp_path / "prices.yaml"
+    prices.write_bytes(SHIPPED_PRICES.read_bytes())
+    here = world(tmp_path, prices={"file": str(prices)})
+    if content is None:
+        prices.unlink()
+    else:
+        prices.write_text(content)
+    answer = await here.get("/admin/v1/savings")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "prices_unusable")
 
 
 async def test_both_are_in_the_schema(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -13,6 +15,7 @@ import pytest
 from tests.support.fake_engine import FakeEngine
 from weighbridge.config.errors import ConfigError
 from weighbridge.config.settings import Settings, load_settings
+from weighbridge.gateway import lifespan
 from weighbridge.gateway.app import Parts, build_parts, create_app
 from weighbridge.gateway.lifespan import close, running
 from weighbridge.observability.ledger import SpoolBusy
@@ -146,6 +149,29 @@ async def test_a_part_that_will_not_close_does_not_keep_the_others_open(
     assert events == CLOSING
     assert "closing gate failed" in caplog.text
     assert "planted" not in caplog.text
+
+
+async def test_spans_that_hang_hold_up_nothing_that_closes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A look-up of the collector's name cannot be cut short, and must not keep the process either."""
+    parts = parts_in(tmp_path)
+    events, begun, let_go = with_steps(parts), [], threading.Event()
+
+    def hangs() -> None:
+        begun.append(threading.current_thread())
+        let_go.wait()
+
+    monkeypatch.setattr(parts, "tracing", SimpleNamespace(close=hangs))
+    monkeypatch.setattr(lifespan, "TRACES_S", 0.05)
+    try:
+        async with asyncio.timeout(10):
+            await close(parts)
+        assert events == CLOSING
+        assert [thread.daemon and thread.is_alive() for thread in begun] == [True]
+        assert "last spans" in caplog.text
+    finally:
+        let_go.set()
 
 
 async def test_a_stop_while_models_load_ends_the_loading(tmp_path: Path) -> None:

@@ -134,6 +134,7 @@ def test_check_as_json_for_a_machine(capsys: pytest.CaptureFixture[str], tmp_pat
                 "message": told["problems"][2]["message"],
             },
         ],
+        "warnings": [],
     }
     policy.write_text("version: 1\nname: mine\negress: never\n")
     assert cli.main(command) == 0

@@ -136,7 +136,16 @@ def test_savings_add_up_in_every_form(state: Path, capsys: pytest.CaptureFixture
     found = as_rows(told(state, capsys, "savings", "--format", "csv"))
     *parts, total = found
     assert [row["line"] for row in found] == ["requests"] * 3 + ["idle", "total"]
-    for column in ("counterfactual", "commercial", "local", "idle", "in_vain", "unanswered", "saved"):
+    columns = (
+        "counterfactual",
+        "counterfactual_unpriced",
+        "commercial",
+        "local",
+        "idle",
+        "in_vain",
+        "unanswered",
+    )
+    for column in (*columns, "saved"):
         assert sum(Decimal(row[column]) for row in parts) == Decimal(total[column]), column
     whole = json.loads(told(state, capsys, "savings", "--format", "json"))
     assert whole["totals"]["saved"] == total["saved"]
@@ -174,7 +183,7 @@ def test_what_has_no_price_is_shouted(state: Path, capsys: pytest.CaptureFixture
     with closing(sqlite3.connect(state / LEDGER_FILE)) as conn, conn:
         conn.execute("UPDATE attempts SET model = 'unheard-of' WHERE road = 'commercial'")
     text = told(state, capsys, "savings")
-    assert "UNPRICED: 1 attempts have no cost; less was saved than is said here." in text
+    assert "UNPRICED: 1 attempts have no known cost; more was spent than is said here." in text
     assert "1 attempts at unheard-of, which the price book does not know on that day" in text
 
 
@@ -267,7 +276,12 @@ def test_a_command_line_that_is_wrong(
     assert capsys.readouterr().out == ""
 
 
-def test_prices_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_prices_check(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # These are for a whole process.
+    monkeypatch.setattr("weighbridge.gateway.serve.setup_logging", lambda **_: None)
+    monkeypatch.setattr("weighbridge.gateway.serve.forbid_core_dumps", lambda: None)
     assert cli.main(["prices", "check"]) == 0
     out = capsys.readouterr().out
     assert shipped_prices().version in out and "EXAMPLE" in out

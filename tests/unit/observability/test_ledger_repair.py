@@ -168,6 +168,22 @@ async def test_the_chain_of_egress_rows_goes_on(spool: Path) -> None:
     assert {"r00000", "r00399"} <= set(kept)
 
 
+async def test_egress_rows_behind_a_torn_end_are_shipped(spool: Path) -> None:
+    """The numbers of rows that were shipped and are gone are given out again, as the chain has no gaps."""
+    await filled(spool, 60)
+    with closing(sqlite3.connect(spool)) as conn:
+        conn.execute("DELETE FROM egress WHERE seq > 4")
+        conn.execute("UPDATE shipping SET egress_shipped = 6")
+        conn.commit()
+    damage(spool, root_of(spool, "capacity"))
+    ledger = reopen(spool)
+    await ledger.record_egress(rows.egress("after", "r00001"))
+    await ledger.close()
+    with closing(shipping_read.open_spool(spool)) as conn:
+        at = shipping_read.cursors(conn)["egress"]
+        assert [record.id for record in shipping_read.batch(conn, "egress", at, 10)] == ["after"]
+
+
 async def test_what_only_the_log_beside_it_holds_is_saved(spool: Path, tmp_path: Path) -> None:
     """A gateway that was killed leaves rows in the `-wal` file alone."""
     await filled(spool, 50)

@@ -75,6 +75,14 @@ def test_chunks_are_put_together() -> None:
         assert post(url).body == b"abcd"
 
 
+@pytest.mark.parametrize("status", [400, 500])
+def test_what_follows_an_answer_changes_nothing_of_it(status: int) -> None:
+    refusal = f"HTTP/1.1 {status} X\r\ncontent-type: a/b\r\ncontent-length: 2\r\n\r\nno".encode()
+    with serving(says(refusal + EMPTY)) as url:
+        answer = post(url)
+    assert (answer.status, answer.content_type, answer.body) == (status, "a/b", b"no")
+
+
 def test_a_word_before_the_answer_is_passed_over() -> None:
     with serving(says(b"HTTP/1.1 100 Continue\r\n\r\n", EMPTY)) as url:
         assert post(url).status == 200

@@ -71,6 +71,9 @@ async def test_a_record_holds_every_column(spool: Path) -> None:
     assert said[otlp_records.ATTEMPTS][0].keys() == {a for a, _ in ATTEMPT_NAMES.values()}
     assert attributes_of(EGRESS, egress).keys() == {a for a, _ in EGRESS_NAMES.values()}
     assert said["weighbridge.cost.nano"] == 7
+    # What was asked for, of us and of the backend: what answered nobody tells.
+    assert said["gen_ai.request.model"] == rows.intent().model_requested
+    assert said[otlp_records.ATTEMPTS][0]["gen_ai.request.model"] == "m-1"
     assert said["gen_ai.usage.input_tokens"] == 10
     record = otlp_records.log_record(REQUESTS, request)
     assert record.time_unix_nano == rows.completion().ended_ns

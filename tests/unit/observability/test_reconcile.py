@@ -96,6 +96,26 @@ def test_ways_to_write_a_bill(bill: str) -> None:
     assert read_bill(bill.encode(), "b").amounts == {("2026-01-01", "gpt-4o"): 1_234_500_000_000}
 
 
+def test_amounts_as_a_provider_prints_them() -> None:
+    read = read_bill(
+        b"start_time,model,amount_value\n1767225600,m,0.13080438340307526\n1767311999,m,1.2e-05\n"
+        b"1767312000.5,m,1.5E+2\n2026-01-03,m,-2.5e-1\n",
+        "b",
+    )
+    assert read.amounts == {
+        ("2026-01-01", "m"): 130_816_383,
+        ("2026-01-02", "m"): 150 * 10**9,
+        ("2026-01-03", "m"): -250_000_000,
+    }
+
+
+def test_amounts_are_rounded_once() -> None:
+    lines = "2026-01-01,m,0.0000000004\n" * 1000
+    assert read_bill(b"date,model,amount\n" + lines.encode(), "b").amounts == {("2026-01-01", "m"): 400}
+    halves = b"date,model,amount\n2026-01-01,m,2.5e-9\n2026-01-02,m,-3.5e-9\n"
+    assert list(read_bill(halves, "b").amounts.values()) == [2, -4]
+
+
 def test_the_currency() -> None:
     assert read_bill(b"date,model,amount_krw\n2026-01-01,m,1\n", "b").currency == "KRW"
     assert read_bill(b"date,model,amount,currency\n2026-01-01,m,1,usd\n", "b").currency == "USD"
@@ -120,8 +140,26 @@ def test_the_currency() -> None:
         # A comma before the decimals would be read a hundred times too large.
         ('date,model,amount\n2026-01-01,m,"1,50"\n', "b:2: amount: must be a number"),
         ("date;model;amount\n2026-01-01;m;1.234,50\n", "b:2: amount: must be a number"),
-        ("date,model,amount\n2026-01-01,m,1e3\n", "b:2: amount: must be a number"),
-        ("date,model,amount\n2026-01-01,m,0.0000000001\n", "b:2: amount: must be a number"),
+        *(
+            (f"date,model,amount\n2026-01-01,m,{wrong}\n", "b:2: amount: must be a number")
+            for wrong in (
+                "NaN",
+                "inf",
+                "-Infinity",
+                "1e",
+                "e5",
+                "1e13",
+                "1e999",
+                "--1",
+                "0x10",
+                f"0.{'1' * 200}",
+            )
+        ),
+        ('date,model,amount\n2026-01-01,m,"1,234e3"\n', "b:2: amount: must be a number"),
+        *(
+            (f"date,model,amount\n{wrong},m,1\n", "b:2: day: must be a date")
+            for wrong in ("-1767225600", "176722560", "9999999999", "1e9", "NaN")
+        ),
     ],
 )
 def test_a_bill_that_cannot_be_read(bill: str, words: str) -> None:

@@ -19,7 +19,7 @@ from tests.unit.observability.test_ledger_rollups import EVER, kept, tables
 from weighbridge.config.clock import SystemClock
 from weighbridge.observability import ledger_inbox, ledger_read
 from weighbridge.observability.ledger import Ledger
-from weighbridge.observability.ledger_retention import PAUSE_S, REST_S, STEP, Retention, prune
+from weighbridge.observability.ledger_retention import LOOK, PAUSE_S, REST_S, STEP, Retention, prune
 from weighbridge.observability.usage_read import usage
 
 DAY_NS = 86_400_000_000_000
@@ -152,6 +152,40 @@ def test_steps_follow_each_other_while_there_is_more() -> None:
         retention.step(conn, 6.0)
         assert retention.due_in_s(6.0) == REST_S
         assert left(conn) == []
+
+
+@pytest.mark.parametrize("shut_out", [STEP, 2 * LOOK + 1])
+def test_those_that_stay_at_the_front_do_not_keep_the_others(shut_out: int) -> None:
+    """A clock that was wrong for a while, and records that the collector would not take."""
+    with tables() as conn:
+        write(conn, *((f"ahead{n:05}", NOW_NS if n % 2 else 10) for n in range(shut_out)))
+        write(conn, *((f"old{n:03}", 10) for n in range(STEP + 1)), ("new", 3 * DAY_NS))
+        ledger_inbox.roll(conn)
+        conn.execute(
+            "INSERT INTO rejected SELECT 'requests', request_id, seq, 1, 'refused' FROM requests "
+            "WHERE request_id LIKE 'ahead%' AND ended_ns = 10"
+        )
+        retention = Retention(1, lambda: 2 * DAY_NS, keep_unshipped=False)
+        for _ in range(shut_out // LOOK + 3):
+            retention.step(conn, 5.0)
+        names = left(conn)
+        assert len(names) == shut_out + 1 and "new" in names
+        # It begins at the front again, and finds what has grown old there.
+        conn.execute("UPDATE requests SET ended_ns = 10 WHERE request_id = 'ahead00001'")
+        retention.step(conn, 6.0)
+        assert "ahead00001" not in left(conn)
+
+
+def test_a_step_reads_a_bounded_number_of_requests_by_their_numbers() -> None:
+    with tables() as conn:
+        asked: list[str] = []
+        conn.set_trace_callback(asked.append)
+        prune(conn, 30, keep_unshipped=True)
+        conn.set_trace_callback(None)
+        (select,) = [sql for sql in asked if sql.startswith("SELECT request_id")]
+        plan = " ".join(row[3] for row in conn.execute(f"EXPLAIN QUERY PLAN {select}"))
+        assert "requests_by_seq" in plan and "TEMP B-TREE" not in plan
+        assert f"LIMIT {LOOK})" in select
 
 
 def test_a_file_that_cannot_be_written_is_no_harm(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:

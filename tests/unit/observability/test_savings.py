@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from contextlib import closing
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from tests.support.money import BEGIN, DAY, DAYS, SECOND, as_recomputed, books, histories, ledger_of, sent
 from tests.support.recompute import recompute, text
 from weighbridge.config.prices import parse_prices
+from weighbridge.gateway.cli_savings_text import savings_text
 from weighbridge.observability import savings_read
 from weighbridge.observability.costs import CostTable
 from weighbridge.observability.money import exact, told
@@ -69,7 +71,7 @@ def test_everything_adds_up(prices: str, tables: dict[str, Any], window: Window)
         assert 0 <= line.in_vain_nano + line.unanswered_nano <= line.commercial_nano + line.local_nano
         assert line.answered <= line.requests
         if not line.answered:
-            assert line.counterfactual_nano == 0
+            assert line.counterfactual_nano == line.counterfactual_unpriced_nano == 0
     if window == Window():
         ends = [request["outcome"] for request in tables["requests"]]
         assert sum(line.requests for line in report.lines) == len(ends)
@@ -178,6 +180,64 @@ def test_what_has_no_price_is_told_and_not_taken_for_nothing() -> None:
     assert report_of(one(road="local-70b", worker_us=5)).gaps.unknown_tiers == {"local-70b": 1}
     capacity = {"road": "local-70b", "worker": "w", "from_ns": BEGIN, "to_ns": BEGIN + SECOND, "slots": 1}
     assert report_of({"capacity": [capacity]}).gaps.capacity_unpriced_ns == SECOND
+
+
+@pytest.mark.parametrize(
+    "unpriced",
+    [
+        {"model": "unheard-of"},
+        {"prompt_tokens": 0, "outcome": "upstream_cut"},
+        {"road": "local-8b", "worker_us": None},
+        {"road": "local-70b", "worker_us": 5},
+    ],
+)
+def test_an_answer_whose_cost_is_unknown_has_saved_nothing(unpriced: dict[str, Any]) -> None:
+    (line,) = report_of(one(**unpriced)).lines
+    assert (line.counterfactual_nano, line.counterfactual_unpriced_nano) == (0, 3_500_000)
+    # One unknown part is enough, and the known part is paid.
+    tables = one()
+    tables["attempts"].append(tables["attempts"][0] | {"n": 2, "egress_id": "e2"} | unpriced)
+    report = report_of(tables)
+    sums = report.totals
+    assert (sums.counterfactual_nano, sums.counterfactual_unpriced_nano) == (0, 3_500_000)
+    assert (sums.commercial_nano, sums.saved_nano) == (3_500_000, -3_500_000)
+    assert "Not in it: answers worth $0.0035 at gpt-4o" in savings_text(report, "table")
+    assert told(report)["totals"]["counterfactual_unpriced"] == "0.003500000"
+    *_, total = csv.DictReader(savings_text(report, "csv").splitlines())
+    assert (total["counterfactual"], total["counterfactual_unpriced"]) == ("0.000000000", "0.003500000")
+    assert "Not in it" not in savings_text(report_of(one()), "table")
+
+
+def test_an_answer_something_of_which_was_sent_without_a_record_has_saved_nothing() -> None:
+    sums = report_of(one() | {"egress": [sent(0, "r", 2)]}).totals
+    assert (sums.counterfactual_nano, sums.counterfactual_unpriced_nano) == (0, 3_500_000)
+
+
+def test_the_attempt_whose_answer_was_given_is_not_in_vain() -> None:
+    local = {"road": "local-8b", "backend": "w0", "worker_us": 36_000_000, "egress_id": ""}
+    tables = one(**local, outcome="escalated_invalid_json")
+    (first,) = tables["attempts"]
+    again = first | {"n": 2, "worker_us": 3_600_000}
+    outward = first | {
+        "n": 3,
+        "road": "commercial",
+        "outcome": "upstream_cut",
+        "egress_id": "e",
+        "worker_us": 0,
+    }
+    tables["attempts"] = [outward, again, first]
+    # No road above served, so that the last local answer was given after all.
+    tables["requests"][0]["road"] = "local-8b"
+    with closing(ledger_of(tables)) as conn:
+        report = read_savings(conn, table_of(book()), Window())
+        assert as_recomputed(report) == recompute(export(conn, Window()), book())
+    (line,) = report.lines
+    assert (line.local_nano, line.commercial_nano) == (22_000_000, 3_500_000)
+    assert line.in_vain_nano == 20_000_000 + 3_500_000
+    # The road above served.
+    tables["requests"][0]["road"] = "commercial"
+    (line,) = report_of(tables).lines
+    assert line.in_vain_nano == 22_000_000
 
 
 def test_work_beyond_the_time_up_is_shown() -> None:

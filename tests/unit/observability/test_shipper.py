@@ -476,6 +476,31 @@ async def test_a_collector_without_metrics_still_gets_records(spool: Path, colle
         assert here.shipper.standing().trouble is None
 
 
+async def test_gauges_that_cannot_be_read_are_no_trouble_for_records(
+    spool: Path, collector: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They look at what the event loop changes meanwhile."""
+    broken = True
+
+    def changed() -> float:
+        if broken:
+            raise RuntimeError("secret words")
+        return 7.0
+
+    async with shipping(spool, collector.url, metrics_interval_s=1, start=False) as here:
+        here.metrics.ship_backlog_records.labels("egress").follow(changed)
+        ids = await here.fill(3)
+        here.shipper.start()
+        await arrives(collector, has(collector, ids))
+        await asyncio.to_thread(_until, lambda: failures(here.metrics).get("metrics", 0) >= 1)
+        assert failures(here.metrics).keys() == {"metrics"}
+        assert here.shipper.standing().trouble is None
+        assert here.shipper._conn is not None, "the spool is not opened anew"
+        broken = False
+        await arrives(collector, lambda: len(collector.metrics) >= 1)
+    assert "RuntimeError" in caplog.text and "secret" not in caplog.text
+
+
 async def test_who_ships_shows_in_the_headers(spool: Path, collector: Receiver) -> None:
     async with shipping(
         spool, collector.url + "/otlp", headers="Authorization: Bearer s3cret\nx-tenant: acme"

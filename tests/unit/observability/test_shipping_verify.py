@@ -171,6 +171,56 @@ async def test_rows_that_went_by_their_age_are_no_fault(spool: Path, shipped: Pa
     assert (found.retired, found.agreeing) == (10, 22)
 
 
+async def test_a_rejected_record_that_stays_for_ever_makes_no_other_unknown(
+    spool: Path, tmp_path: Path
+) -> None:
+    mode = Mode(rejects=lambda record: id_of(record) == "r00000")
+    export = await ship(spool, tmp_path / "sink.jsonl", mode)
+    with closing(sqlite3.connect(spool)) as conn:
+        conn.execute("UPDATE requests SET ended_ns = 1 WHERE request_id = 'r00000'")
+        conn.commit()
+    let_go(spool, "request_id BETWEEN 'r00001' AND 'r00010'", newer_ns=5)
+    found = verify(spool, [export])
+    assert found.retired == 10
+    assert "unknown" not in found.faults
+    assert found.named["rejected"] == ["requests r00000 (rejected)"]
+
+
+def let_go(spool: Path, which: str, *, newer_ns: int) -> None:
+    """As retention does, in a spool whose other records but the rejected ended later."""
+    with closing(sqlite3.connect(spool)) as conn:
+        conn.execute(f"DELETE FROM requests WHERE {which}")
+        conn.execute("UPDATE requests SET ended_ns = ended_ns + ? WHERE ended_ns > 1", (newer_ns,))
+        conn.commit()
+
+
+@pytest.mark.parametrize("rejected", ["", "r00029"])
+async def test_when_all_have_gone_what_was_shipped_is_known_by_its_number(
+    spool: Path, tmp_path: Path, rejected: str
+) -> None:
+    mode = Mode(rejects=lambda record: id_of(record) == rejected)
+    export = await ship(spool, tmp_path / "sink.jsonl", mode)
+    let_go(spool, f"request_id != '{rejected}'", newer_ns=0)
+
+    def forge(records: list[dict[str, Any]]) -> None:
+        copy = json.loads(json.dumps(request(records, "r00007")))
+        named(copy, "weighbridge.request.id")["stringValue"] = "made-up"
+        named(copy, "weighbridge.record.revision")["intValue"] = "31"
+        records.append(copy)
+
+    found = verify(spool, [edited(export, forge)])
+    assert found.retired == (29 if rejected else 30)
+    assert found.named["unknown"] == ["requests made-up"]
+    assert found.named.keys() == ({"unknown", "rejected"} if rejected else {"unknown"})
+
+
+async def test_an_egress_record_never_goes_by_its_age(spool: Path, shipped: Path) -> None:
+    with closing(sqlite3.connect(spool)) as conn:
+        conn.execute("DELETE FROM egress")
+        conn.commit()
+    assert verify(spool, [shipped]).named == {"unknown": ["egress e1", "egress e2"]}
+
+
 async def test_other_gateways_records_are_not_looked_at(spool: Path, shipped: Path, tmp_path: Path) -> None:
     other = await ship(tmp_path / "other" / "ledger.sqlite3", tmp_path / "other.jsonl")
     found = verify(spool, [shipped, other])

@@ -18,6 +18,7 @@ from weighbridge.config.envsource import CONFIG_VARIABLE, read_env
 from weighbridge.config.settings import Settings, load_settings
 from weighbridge.gateway.api import make_api
 from weighbridge.gateway.cli import main
+from weighbridge.gateway.lifespan import TRACES_S
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
@@ -171,7 +172,9 @@ def test_the_health_check_asks_an_address_the_gateway_has() -> None:
 
 def stop_time(settings: Settings) -> float:
     backstop = 5  # what the server adds to the drain for writing records
-    return settings.server.drain_timeout_s + backstop + settings.pool.close_grace_s
+    redis, shipper, ledger = 3, 6, 30
+    serving = settings.server.drain_timeout_s + backstop
+    return serving + settings.pool.close_grace_s + redis + shipper + ledger + TRACES_S
 
 
 def test_stopping_is_given_enough_time() -> None:
@@ -309,8 +312,11 @@ def test_the_collectors_pipelines_are_made_of_parts_that_are_there(with_backend:
         text = f"{head}{whole}\nservice:{tail}"
     made = collector(text)
     used: dict[str, set[str]] = {"receivers": set(), "processors": set(), "exporters": set()}
-    for name, pipeline in made["service"]["pipelines"].items():
-        assert name in ("logs", "metrics")
+    # What the gateway posts, /v1/logs, /v1/metrics and /v1/traces, has a pipeline each: the collector knows no others.
+    assert made["service"]["pipelines"].keys() == {"logs", "metrics", "traces"}
+    for pipeline in made["service"]["pipelines"].values():
+        assert pipeline["receivers"] == ["otlp"]
+        assert ("otlphttp/backend" in pipeline["exporters"]) is with_backend
         assert pipeline["processors"][0] == "memory_limiter"
         for kind, names in pipeline.items():
             used[kind] |= set(names)

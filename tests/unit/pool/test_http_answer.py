@@ -80,11 +80,26 @@ def test_every_kind_of_content_is_counted_and_a_role_is_not(field: str) -> None:
     assert (meter.completion, meter.exact, len(given)) == (1, False, 3)
 
 
-@pytest.mark.parametrize("count", [-5, 2**63, 10**40, None, "7", True, 1.5])
+@pytest.mark.parametrize("count", [-5, 2**24 + 1, 2**63, 10**40, None, "7", True, 1.5])
 def test_nonsense_counts_are_no_usage(count: Any) -> None:
     usage = {"prompt_tokens": count, "completion_tokens": count}
     _, meter, _ = read(HELLO, END, json.dumps({"choices": [], "usage": usage}).encode())
     assert (meter.prompt, meter.completion, meter.exact) == (0, 1, False)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "made", "told"),
+    [(512, 1024, True), (513, 1, False), (1, 1025, False)],
+    ids=["full", "more read than fits", "more made than fits"],
+)
+def test_a_server_that_tells_of_more_than_its_window_holds_has_told_nothing(
+    prompt: int, made: int, told: bool
+) -> None:
+    meter = TokenMeter()
+    tally = Tally(meter, 512, 2)
+    tally.unknown()
+    assert tally.take({"prompt_tokens": prompt, "completion_tokens": made}, final=True) is told
+    assert meter.exact is told and (meter.prompt == prompt) is told
 
 
 def test_more_cached_tokens_than_prompt_are_cut_to_it() -> None:

@@ -162,7 +162,16 @@ def test_what_scores_otherwise_is_not_put_in_place(
 
 def test_without_a_compiler_nothing_is_made_and_set_up_goes_on(tmp_path: Path) -> None:
     place = tmp_path / "place"
-    told = run(str(place), "-m", "weighbridge.router.difficulty.compiling", CC="/no/such/compiler")
+    stamp = tmp_path / "stamp"
+    told = run(
+        str(place),
+        "-m",
+        "weighbridge.router.difficulty.compiling",
+        "--stamp",
+        str(stamp),
+        CC="/no/such/compiler",
+    )
+    assert not stamp.exists(), "once there is a compiler, set-up is to try again"
     assert " ".join(told).startswith("the difficulty score stays in plain Python")
     assert "/no/such/compiler" in " ".join(told)
     assert not place.exists()

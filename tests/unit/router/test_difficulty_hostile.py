@@ -189,7 +189,8 @@ def test_no_pattern_backtracks(unit: str) -> None:
                         {"role": "user", "content": text[:240] + "?"},
                     ]
                 }
-                worst = max(worst, cpu(lambda body=body: assess(body), 1))
+                # The best of three: what other work does to one of them is not the pattern's doing.
+                worst = max(worst, min(cpu(lambda body=body: assess(body), 1) for _ in range(3)))
     assert worst < 100 * cpu(reference, 20)
 
 

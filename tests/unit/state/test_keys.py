@@ -257,12 +257,16 @@ def test_the_first_key_of_all_is_an_admin_key_that_can_make_others(store: StateS
 def test_the_last_good_key_of_role_admin_stays(store: StateStore, clock: SetClock) -> None:
     keys = KeyStore(store, AuthSettings())
     first, _ = keys.create("admin", Terms("a", role="admin"), "loopback")
-    other, _ = keys.create("admin", Terms("b", role="admin", expires_ns=clock.now_ns + HOUR_NS), first.id)
+    other, _ = keys.create("admin", Terms("b", role="admin"), first.id)
     keys.create("admin", Terms("c", role="operator"), first.id)
     keys.change("admin", first.id, lambda key: Terms("a", role="operator"), other.id)
     keys.change("admin", first.id, lambda key: Terms("a", role="admin"), other.id)
-    clock.now_ns += HOUR_NS
+    ends = Terms("b", role="admin", expires_ns=clock.now_ns + HOUR_NS)
+    keys.change("admin", other.id, lambda key: ends, other.id)
     for change in (
+        lambda: keys.change(
+            "admin", first.id, lambda key: Terms("a", role="admin", expires_ns=clock.now_ns + 2), first.id
+        ),
         lambda: keys.revoke("admin", first.id, first.id),
         lambda: keys.change("admin", first.id, lambda key: Terms("a", role="operator"), first.id),
         lambda: keys.change(

@@ -67,12 +67,23 @@ async def test_a_script_is_sent_once_and_found_again_after_a_flush(server: Redis
 async def test_many_calls_at_once_share_few_connections(server: RedisServer) -> None:
     async with link(server.url) as one:
         # Far more than can be answered in one operation's time: that is our own doing, not Redis being away.
-        crowd = (one.run(ADD, [one.name("tag", "crowd")], ["1"]) for _ in range(2000))
+        crowd = (one.run(ADD, [one.name("tag", "crowd")], ["1"]) for _ in range(500))
         await asyncio.gather(*crowd)
         assert one.available
         with server.client() as client:
-            assert client.get(one.name("tag", "crowd")) == "2000"
+            assert client.get(one.name("tag", "crowd")) == "500"
             assert client.info("clients")["connected_clients"] <= 20
+
+
+async def test_a_busy_event_loop_does_not_pass_for_a_silent_redis(server: RedisServer) -> None:
+    async with link(server.url, operation_timeout_ms=100) as one:
+        # Each turn of the loop takes long, and these need many: their connections have yet to be made.
+        crowd = [asyncio.create_task(one.run(ADD, [one.name("tag", "busy")], ["1"])) for _ in range(16)]
+        for _ in range(12):
+            await asyncio.sleep(0)
+            time.sleep(0.05)
+        await asyncio.gather(*crowd)
+        assert one.available
 
 
 async def test_a_script_that_fails_makes_it_count_as_away_until_it_echoes(server: RedisServer) -> None:
