@@ -231,12 +231,13 @@ def run_reconcile(args: argparse.Namespace) -> int:
     from weighbridge.gateway.cli import complain, settings_of
     from weighbridge.gateway.cli_usage_text import bill_text
     from weighbridge.observability.costs import CostTable
-    from weighbridge.observability.reconcile import BadInvoice, compare, read_bill
+    from weighbridge.observability.reconcile import MAX_BYTES, BadInvoice, compare, read_bill
 
     settings = settings_of(args)
     book = _book(args, settings)
     try:
-        bill = read_bill(args.invoice.read_bytes(), str(args.invoice))
+        with args.invoice.open("rb") as file:
+            bill = read_bill(file.read(MAX_BYTES + 1), str(args.invoice))
     except OSError as exc:
         complain(f"{args.invoice}: cannot be read: {exc.strerror}")
         return CANNOT_TELL

@@ -42,13 +42,16 @@ _DAY = re.compile(r"(\d{4})[-/.]?(\d\d)[-/.]?(\d\d)(?:[T ].*)?")
 _EPOCH = re.compile(r"([0-9]{10})(?:\.[0-9]*)?")
 """Seconds since 1970, of the years from 2001 on; a date without marks has eight digits."""
 _LONGEST: Final = 100
-"""Characters of an amount."""
+"""Characters of an amount, and of a model's name."""
 _AMOUNT = re.compile(
     r"(-?)\s*(?:US\$|\$|₩|USD|KRW)?\s*(-?)([0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?"
     # Providers that print binary floats write small ones with an exponent.
     r"|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?)"
     r"\s*(?:USD|KRW|원)?"
 )
+_SIGN = re.compile(r"USD|\$|KRW|₩|원")
+_LAST_NS: Final = 1 << 62
+"""No bill is of the year 2116."""
 _DATED = re.compile(r"-\d{4}-?\d\d-?\d\d$")
 
 
@@ -100,7 +103,7 @@ def read_bill(raw: bytes, name: str) -> Bill:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise BadInvoice(f"{name}: is not UTF-8 text") from None
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text))
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text), strict=True)
     try:
         header = next(rows, [])
         places = _places(header, name)
@@ -115,11 +118,16 @@ def read_bill(raw: bytes, name: str) -> Bill:
             where = f"{name}:{rows.line_num}"
             cells = {field: row[at].strip() if at < len(row) else "" for field, at in places.items()}
             key = (_day(cells["day"], where), _model(cells["model"], where))
-            amounts[key] = amounts.get(key, Fraction()) + _amount(cells["amount"], where)
+            amount, sign = _amount(cells["amount"], where)
+            amounts[key] = amounts.get(key, Fraction()) + amount
+            if sign is not None:
+                currencies.add(sign)
             if cells.get("currency"):
                 currencies.add(cells["currency"].upper())
     except csv.Error as exc:
         raise BadInvoice(f"{name}:{rows.line_num}: is not CSV: {exc}") from None
+    if not amounts:
+        raise BadInvoice(f"{name}: has no line below its header")
     if len(currencies) > 1:
         raise BadInvoice(f"{name}: is in more than one currency: {', '.join(sorted(currencies))}")
     found = next(iter(currencies), None)
@@ -133,7 +141,7 @@ def read_bill(raw: bytes, name: str) -> Bill:
 
 
 def compare(conn: sqlite3.Connection, table: CostTable, bill: Bill) -> list[Line]:
-    """The bill's lines and ours, in order; of all days that the bill names, and all models of ours on them.
+    """The bill's lines and ours, in order; of all days from its first to its last, and all models of ours on them.
 
     A model of the bill with a date behind its name, as providers bill `gpt-4o-2024-08-06`, is the model without it
     unless we asked for that very name.
@@ -184,8 +192,6 @@ def _recorded(
         _ATTEMPTS, (COMMERCIAL, first, last)
     ):
         day = day_text(started // NS_PER_DAY)
-        if day not in days:
-            continue
         cost = table.attempt(
             road=COMMERCIAL,
             model=model,
@@ -234,25 +240,31 @@ def _day(text: str, where: str) -> str:
         found = _DAY.fullmatch(text)
         day = "-".join(found.groups()) if found else ""
     try:
-        _begins(day)
+        begins = _begins(day)
     except ValueError:
-        raise BadInvoice(f"{where}: day: must be a date such as 2026-01-31, or seconds since 1970") from None
+        begins = _LAST_NS
+    if begins >= _LAST_NS:
+        raise BadInvoice(f"{where}: day: must be a date such as 2026-01-31, or seconds since 1970")
     return day
 
 
 def _model(text: str, where: str) -> str:
     # Some bills say `gpt-4o-2024-08-06, input` in one cell.
     model = text.split(",", 1)[0].strip()
-    if not model:
-        raise BadInvoice(f"{where}: model: must not be empty")
+    # It is printed again: nothing that moves a terminal's cursor, forges a line or is a spreadsheet's formula.
+    if not (model.isprintable() and model[:1].isalnum() and len(model) <= _LONGEST):
+        raise BadInvoice(f"{where}: model: must be a name of 1 to {_LONGEST} printable characters")
     return model
 
 
-def _amount(text: str, where: str) -> Fraction:
+def _amount(text: str, where: str) -> tuple[Fraction, Currency | None]:
+    """The amount, and the currency where a sign names it."""
     found = _AMOUNT.fullmatch(text) if len(text) <= _LONGEST else None
     value = None if found is None else Fraction(found[3].replace(",", ""))
     if found is None or value is None or value > LARGEST or (found[1] and found[2]):
         raise BadInvoice(
             f"{where}: amount: must be a number of {LARGEST} at most, such as 1234.56 or 1.2e-05"
         )
-    return -value if found[1] or found[2] else value
+    sign = _SIGN.search(text)
+    currency: Currency | None = None if sign is None else "USD" if sign[0] in ("$", "USD") else "KRW"
+    return -value if found[1] or found[2] else value, currency

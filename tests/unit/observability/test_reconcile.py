@@ -67,6 +67,28 @@ def test_what_is_missing_on_either_side_is_a_line() -> None:
     ]
 
 
+def test_a_day_in_between_that_the_bill_leaves_out_is_a_difference() -> None:
+    found = lines(
+        "date,model,amount\n2026-01-01,gpt-4o,2.5\n2026-01-03,gpt-4o,2.5\n",
+        attempt(1),
+        attempt(2, started_ns=BEGIN + DAY),
+        attempt(3, started_ns=BEGIN + 2 * DAY),
+        attempt(4, started_ns=BEGIN + 3 * DAY),
+    )
+    assert [(line.day, line.difference_nano) for line in found] == [
+        ("2026-01-01", 0),
+        ("2026-01-02", -2_500_000_000),
+        ("2026-01-03", 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("amount", "currency"), [("$5", "USD"), ("US$5", "USD"), ("₩500", "KRW"), ("500원", "KRW"), ("5", None)]
+)
+def test_a_sign_says_the_currency(amount: str, currency: str | None) -> None:
+    assert read_bill(f"date,model,amount\n2026-01-01,m,{amount}\n".encode(), "b").currency == currency
+
+
 def test_a_dated_name_is_the_model() -> None:
     (line,) = lines("date,model,cost\n2026-01-01,gpt-4o-2024-08-06,2.50\n", attempt(1))
     assert (line.model, line.difference_nano) == ("gpt-4o", 0)
@@ -134,7 +156,7 @@ def test_the_currency() -> None:
         ("date,model\n", "b:1: has no column for the amount"),
         ("date,model,amount\n2026-02-30,m,1\n", "b:2: day: must be a date"),
         ("date,model,amount\nyesterday,m,1\n", "b:2: day: must be a date"),
-        ("date,model,amount\n2026-01-01,,1\n", "b:2: model: must not be empty"),
+        ("date,model,amount\n2026-01-01,,1\n", "b:2: model: must be a name"),
         ("date,model,amount\n2026-01-01,m,1\n\n2026-01-01,m,free\n", "b:4: amount: must be a number"),
         ("date,model,amount\n2026-01-01,m\n", "b:2: amount: must be a number"),
         # A comma before the decimals would be read a hundred times too large.
@@ -156,6 +178,22 @@ def test_the_currency() -> None:
             )
         ),
         ('date,model,amount\n2026-01-01,m,"1,234e3"\n', "b:2: amount: must be a number"),
+        ("date,model,amount\n", "b: has no line"),
+        ("date,model,amount,currency\n2026-01-01,m,₩500,USD\n", "b: is in more than one currency"),
+        ("date,model,amount_usd\n2026-01-01,m,₩500\n", "b: is in more than one currency"),
+        ('date,model,amount\n2026-01-01,"m,1\n', "b:2: is not CSV"),
+        *(
+            (f"date,model,amount\n2026-01-01,{wrong},1\n", "b:")
+            for wrong in (
+                "=cmd|'x'!A1",
+                "@SUM(A1)",
+                "\x1b[31mred",
+                "\u202egpt",
+                '"a\ntotal 0 AGREES"',
+                "m" * 101,
+            )
+        ),
+        ("date,model,amount\n2262-04-11,m,1\n", "b:2: day: must be a date"),
         *(
             (f"date,model,amount\n{wrong},m,1\n", "b:2: day: must be a date")
             for wrong in ("-1767225600", "176722560", "9999999999", "1e9", "NaN")
