@@ -40,6 +40,7 @@ from weighbridge.state.keys import (
     Kind,
     LastAdminKey,
     NoSuchKey,
+    RevokedHereOnly,
     Terms,
 )
 from weighbridge.state.store import StateUnavailable
@@ -268,6 +269,16 @@ async def _changed(kind: _ApiKeys | _AdminKeys, make: Callable[[], T]) -> T:
             f"There is no admin key yet, and with the first key these addresses close to those who have none: POST "
             f"{ADMIN_KEYS} one of role admin first.",
         ) from None
+    except RevokedHereOnly as exc:
+        log.error("keys: a revocation is not on the disk: %s", exc)
+        raise ApiError(
+            503,
+            "The key is good no longer here, but the state file did not take it: revoke it again, or the next start "
+            "knows nothing of it.",
+            type="server_error",
+            code="state_unavailable",
+            retry_after_s=5,
+        ) from exc
     except (StateUnavailable, ValueError) as exc:
         log.error("keys: %s", exc if isinstance(exc, StateUnavailable) else type(exc).__name__)
         raise ApiError(

@@ -97,6 +97,10 @@ class LastAdminKey(Exception):
     """After that nobody could make keys any more: it is the last good key of role `admin`."""
 
 
+class RevokedHereOnly(StateUnavailable):
+    """The revocation is in force in this process, and not on the disk: the next start knows nothing of it."""
+
+
 class AdminKeyFirst(Exception):
     """There is no admin key yet. With the first API key the admin routes close to those who have none."""
 
@@ -273,18 +277,23 @@ class KeyStore:
         """End a key for good, the ones it was rotated from as well. Requests under way finish.
 
         Raises:
-            NoSuchKey, KeyRevoked, LastAdminKey, StateUnavailable, ValueError: nothing was changed.
+            NoSuchKey, KeyRevoked, LastAdminKey, ValueError: nothing was changed.
+            RevokedHereOnly: it is not on the disk and has to be said again; here the key is good no longer.
         """
         with self._lock:
             old = self._good(kind, key_id)
             self._keep_an_admin(old)
             now = self.clock.wall_ns()
             new = replace(old, revoked_ns=now)
-            with self._store.writing() as conn:
-                conn.execute("UPDATE keys SET revoked_ns = ? WHERE id = ?", (now, key_id))
-                self._audited(conn, now, old, new, who, why)
-                hashes = _hashes(conn, key_id)
-            self._put_all(new, hashes)
+            try:
+                with self._store.writing() as conn:
+                    conn.execute("UPDATE keys SET revoked_ns = ? WHERE id = ?", (now, key_id))
+                    self._audited(conn, now, old, new, who, why)
+            except StateUnavailable as exc:
+                # Whoever revokes a key has reason to: a disk that does not take it must not keep it good.
+                self._take_out(new)
+                raise RevokedHereOnly(str(exc)) from None
+            self._take_out(new)
         return new
 
     # ---- with the lock ----
@@ -337,6 +346,11 @@ class KeyStore:
             table[digest] = Caller(key.id, key.tenant, barred_beside(key.roads), key.parallel, until)
         else:
             table[digest] = Admin(key.id, cast(Role, key.role), until)
+
+    def _take_out(self, key: Key) -> None:
+        table: dict[bytes, Any] = self.table.callers if key.kind == "api" else self.table.admins
+        for digest in [digest for digest, whose in table.items() if whose.key_id == key.id]:
+            del table[digest]
 
     def _mark(self, kind: Kind) -> None:
         if kind == "api":

@@ -193,7 +193,9 @@ async def test_a_disk_that_refuses_is_told(here: World) -> None:
     with broken_disk():
         answer = await ask(here, "POST", f"{KEYS}/{one['id']}/revoke")
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "state_unavailable")
-    assert await serves(here, one["key"]) == 200
+    # A revocation is in force even so: whoever asks for it has reason to.
+    assert "revoke it again" in answer.json()["error"]["message"]
+    assert await serves(here, one["key"]) == 401
 
 
 async def test_from_no_keys_at_all_to_a_keyed_gateway_and_never_back(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from weighbridge.state.keys import (
     Kind,
     LastAdminKey,
     NoSuchKey,
+    RevokedHereOnly,
     Terms,
 )
 from weighbridge.state.store import StateStore, StateUnavailable
@@ -290,12 +291,22 @@ def test_what_cannot_be_kept_does_not_happen(keys: KeyStore, store: StateStore) 
             lambda: keys.create("api", Terms("m"), "root", tenant="t"),
             lambda: keys.change("api", made.id, lambda key: Terms("m", (LOCAL_8B,)), "root"),
             lambda: keys.rotate("api", made.id, 0, "root"),
-            lambda: keys.revoke("api", made.id, "root"),
         ):
             with pytest.raises(StateUnavailable):
                 change()
     assert good(keys, secret) == Caller(made.id, "t") and len(keys.table.callers) == 1
     assert keys.keys("api", 0, 9) == [made] and rows(store) == before
+
+
+def test_a_revocation_that_cannot_be_kept_is_in_force_all_the_same(keys: KeyStore, store: StateStore) -> None:
+    made, secret = keys.create("api", Terms("n"), "root", tenant="t")
+    other, kept = keys.create("api", Terms("o"), "root", tenant="t")
+    with broken_disk(), pytest.raises(RevokedHereOnly):
+        keys.revoke("api", made.id, "root")
+    assert good(keys, secret) is None and good(keys, kept) == Caller(other.id, "t")
+    assert keys.key("api", made.id).revoked_ns is None, "the disk knows nothing of it"
+    keys.revoke("api", made.id, "root")
+    assert keys.key("api", made.id).revoked_ns is not None and good(keys, secret) is None
 
 
 def test_a_change_that_cannot_be_audited_does_not_happen(keys: KeyStore, store: StateStore) -> None:
@@ -306,7 +317,7 @@ def test_a_change_that_cannot_be_audited_does_not_happen(keys: KeyStore, store: 
     with store.writing() as conn:
         conn.execute("UPDATE audit SET chain = 'damaged'")
     with pytest.raises(StateUnavailable, match="audit log is damaged"):
-        keys.revoke("api", made.id, "root")
+        keys.rotate("api", made.id, 0, "root")
     assert good(keys, secret) and keys.key("api", made.id) == made
 
 
