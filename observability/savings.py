@@ -258,9 +258,8 @@ class Tally:
         return days[day, road]
 
     def _break_even(self, lines: list[SavingsLine], tiers: list[TierLine]) -> BreakEven:
-        start = self._first if self._window.since_ns is None else self._window.since_ns
-        stop = self._last if self._window.until_ns is None else self._window.until_ns
-        span = 0 if start is None or stop is None else stop - start
+        # Not the window that was asked for: a year of which there are two days of records is two days.
+        span = 0 if self._first is None or self._last is None else self._last - self._first
         if span <= 0:
             return BreakEven(None, 0, 0, None, None)
         tokens = sum(line.tokens for line in lines)

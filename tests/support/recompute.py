@@ -258,7 +258,7 @@ def break_even(
             seen += [start, stop] if start < stop else []
     if not seen:
         return None
-    span = (max(seen) if until is None else until) - (min(seen) if since is None else since)
+    span = max(seen) - min(seen)
     if span <= 0 or not tokens or margin <= 0 or not capacity:
         return None
     return math.ceil(Fraction(capacity * DAY_NS, span) * tokens / margin)

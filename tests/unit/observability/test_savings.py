@@ -286,6 +286,14 @@ def test_time_outside_the_window_is_not_paid() -> None:
     assert report_of({"capacity": [row]}, window=Window(BEGIN + 3600 * SECOND, None)).tiers == []
 
 
+def test_a_window_wider_than_the_records_changes_no_day() -> None:
+    up = {"road": "local-8b", "worker": "0", "from_ns": BEGIN, "to_ns": BEGIN + 2 * DAY, "slots": 8}
+    tables = one() | {"capacity": [up]}
+    narrow, wide = (report_of(tables, window=window) for window in (Window(), Window(0, BEGIN + 3650 * DAY)))
+    assert narrow.break_even.measured_tokens_per_day > 0
+    assert wide.break_even == narrow.break_even
+
+
 def test_time_is_rounded_once_a_day_and_rate() -> None:
     # A third of a nano each: two workers' together would make another sum.
     third = {"road": "local-8b", "from_ns": BEGIN, "to_ns": BEGIN + 600, "slots": 1}
