@@ -11,6 +11,7 @@ from fastapi import FastAPI, Request, Response
 from pydantic import BaseModel, ValidationError
 
 from weighbridge.config.errors import ApiError, InvalidRequest
+from weighbridge.config.fresh_key import holds_key
 from weighbridge.config.roads import ROADS, Road
 from weighbridge.gateway.admin_keys_schema import (
     AdminKeyMade,
@@ -305,7 +306,7 @@ def _sound(body: BaseModel, now_ns: int) -> bool:
     name, reason = getattr(body, "name", ""), getattr(body, "reason", "")
     roads, expires_at = getattr(body, "roads", None), getattr(body, "expires_at", None)
     return (
-        all(text.isprintable() for text in (name, reason))
+        all(text.isprintable() and not holds_key(text) for text in (name, reason))
         and ("name" not in body.model_fields_set or bool(name.strip()))
         and (roads is None or len(set(roads)) == len(roads))
         and (expires_at is None or expires_at * _SECOND_NS > now_ns)

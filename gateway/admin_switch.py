@@ -16,7 +16,7 @@ from weighbridge.gateway.auth import Authenticator
 from weighbridge.gateway.body import parse_object, read_body
 from weighbridge.gateway.parts import Parts
 from weighbridge.gateway.web import HISTORY, credentials, json_response, number_in_query, page_parameters
-from weighbridge.policies.overlay import MAX_REASON
+from weighbridge.policies.overlay import MAX_REASON, is_reason
 from weighbridge.state.store import StateUnavailable
 from weighbridge.state.switch import EgressSwitch, Setting
 
@@ -107,7 +107,7 @@ def _asked(body: dict[str, Any]) -> SwitchBody:
         asked = SwitchBody.model_validate(body)
     except ValidationError:
         asked = None
-    if asked is None or not asked.reason.strip() or not asked.reason.isprintable():
+    if asked is None or not is_reason(asked.reason):
         raise InvalidRequest(
             "The body must hold 'egress', which is 'never' or 'policy', and 'reason', text of 1 to "
             f"{MAX_REASON} characters on one line; nothing else.",

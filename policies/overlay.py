@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from weighbridge.config.errors import InvalidRequest
+from weighbridge.config.fresh_key import holds_key
 from weighbridge.config.problems import dotted, explain
 from weighbridge.config.shape import Step
 from weighbridge.policies.checking import ANY_DEPLOYMENT, Deployment, NotAPolicy, document_of
@@ -27,8 +28,8 @@ _PLAIN = re.compile(r"[a-z0-9_.]{1,40}")
 
 
 def is_reason(text: str) -> bool:
-    """Whether a text says why, on one line, to those who read the history."""
-    return bool(text.strip()) and text.isprintable() and len(text) <= MAX_REASON
+    """Whether a text says why, on one line, to those who read the history, and holds no key."""
+    return bool(text.strip()) and text.isprintable() and len(text) <= MAX_REASON and not holds_key(text)
 
 
 class BoundsPatch(Strict):

@@ -246,3 +246,17 @@ async def test_a_key_is_shown_the_models_that_it_may_use(here: World) -> None:
     assert [model["id"] for model in listed] == ["auto", "local-8b", "small"]
     assert (await ask(here, "GET", "/v1/models/commercial", one["key"])).status_code == 404
     assert (await ask(here, "GET", "/v1/models/commercial", KEY)).status_code == 200
+
+
+async def test_a_key_in_the_wrong_place_is_not_kept(here: World) -> None:
+    one = await made(here, name="n")
+    before = (await ask(here, "GET", "/admin/v1/audit")).json()
+    for body in ({"name": one["key"]}, {"name": "m", "reason": f"key {one['key']} leaked"}):
+        assert (await ask(here, "PATCH", f"{KEYS}/{one['id']}", **body)).status_code == 400
+    assert (await ask(here, "POST", f"{KEYS}/{one['id']}/revoke", reason=one["key"])).status_code == 400
+    change = {"egress": "never", "reason": f"because of {one['key']}"}
+    assert (await ask(here, "PUT", "/admin/v1/egress/switch", **change)).status_code == 400
+    patch = {"bounds": {"local_8b": 0.4}, "reason": one["key"]}
+    assert (await ask(here, "PATCH", "/admin/v1/thresholds", **patch)).status_code == 400
+    after = (await ask(here, "GET", "/admin/v1/audit")).json()
+    assert one["key"] not in str(after) and len(after["rows"]) == len(before["rows"])
