@@ -81,11 +81,13 @@ _SHIPPING_EGRESS: Final = (
     ) WITHOUT ROWID""",
 )
 
-# What a record costs. Rows of an older program stay without: what they cost then is not known now.
+# What a record costs, and the risks its score was made of. Rows of an older program stay without: neither is known now.
 _MONEY: Final = (
     *(
         f"ALTER TABLE requests ADD COLUMN {column}"
         for column in (
+            "p_8b_fails REAL",
+            "p_70b_fails REAL",
             "tpot_ms REAL",
             "currency TEXT",
             "price_version TEXT",

@@ -53,6 +53,8 @@ REQUEST_NAMES: Final[Names] = {
     "stream": ("gen_ai.request.stream", TYPE_FLAG),
     "road_decided": ("weighbridge.road.decided", TYPE_TEXT),
     "score": ("weighbridge.difficulty.score", TYPE_REAL),
+    "p_8b_fails": ("weighbridge.difficulty.p_8b_fails", TYPE_REAL),
+    "p_70b_fails": ("weighbridge.difficulty.p_70b_fails", TYPE_REAL),
     "task": ("weighbridge.difficulty.task", TYPE_TEXT),
     "policy_version": ("weighbridge.policy.version", TYPE_TEXT),
     "calibration_version": ("weighbridge.calibration.version", TYPE_TEXT),

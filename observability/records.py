@@ -34,6 +34,10 @@ class Intent(msgspec.Struct, frozen=True):
     policy_version: str
     calibration_version: str
     reasons: tuple[str, ...]
+    p_8b_fails: float | None = None
+    """P(the 8B fails), 0 to 1, before any clamp; None where it was not weighed."""
+    p_70b_fails: float | None = None
+    """P(the 70B fails and the frontier model does not), the same."""
 
 
 class Progress(msgspec.Struct, frozen=True):

@@ -30,6 +30,8 @@ _REQUEST: Final = (
     "road_decided",
     "road",
     "score",
+    "p_8b_fails",
+    "p_70b_fails",
     "task",
     "policy_version",
     "calibration_version",

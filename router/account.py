@@ -282,4 +282,6 @@ class Account:
             policy_version=weighed.policy.version if weighed else "",
             calibration_version=weighed.calibration_version if weighed else "",
             reasons=weighed.reasons if weighed else (),
+            p_8b_fails=weighed.risks[0] if weighed else None,
+            p_70b_fails=weighed.risks[1] if weighed else None,
         )

@@ -35,6 +35,7 @@ from weighbridge.router.admitted import Admitted
 from weighbridge.router.affinity import affinity_of
 from weighbridge.router.answer import frame, is_usage_only
 from weighbridge.router.decision import UNWEIGHED, Decision, Facts, decide, needs_weight, why_not
+from weighbridge.router.difficulty.assessment import NOT_ESTIMATED
 from weighbridge.router.difficulty.score import CALIBRATION_VERSION, Assessment, assess
 from weighbridge.router.egress_rules import rules_beside
 from weighbridge.router.outward import Outward
@@ -63,6 +64,13 @@ class Weighed:
     def score(self) -> float | None:
         """None where it was not weighed, as nothing hung on it."""
         return None if self.weight is UNWEIGHED else self.weight.score_at(self.policy.risk)
+
+    @property
+    def risks(self) -> tuple[float | None, float | None]:
+        """P(the 8B fails) and P(the 70B fails where the frontier model does not); None where nobody estimated them."""
+        weight = self.weight
+        estimated = weight.p_8b_fails != NOT_ESTIMATED
+        return (weight.p_8b_fails, weight.p_70b_fails) if estimated else (None, None)
 
     def decide(self) -> Decision:
         """Raises: ApiError when no road may carry the request."""

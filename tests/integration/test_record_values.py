@@ -20,6 +20,7 @@ from weighbridge.config.clock import SystemClock
 from weighbridge.observability import ledger_read, usage_read
 from weighbridge.observability.ledger import Ledger
 from weighbridge.observability.records import Capacity
+from weighbridge.router.difficulty.score import assess
 
 EVER = ("2000-01-01", "2999-12-31")
 
@@ -54,6 +55,17 @@ async def test_a_local_attempt_names_its_worker_and_what_it_had_of_it(tmp_path: 
     (period,) = capacity(gateway)
     assert period.to_ns - period.from_ns > 2_000 * attempt["worker_us"]
     assert period.from_ns < attempt["started_ns"] and attempt["ended_ns"] < period.to_ns
+
+
+async def test_the_risks_stand_beside_the_score(tmp_path: Path) -> None:
+    asked = {"messages": [{"role": "user", "content": "Prove that there are infinitely many primes."}]}
+    weight = assess(asked)
+    async with running_gateway(tmp_path) as gateway:
+        for model in ("auto", "local-8b"):
+            assert (await gateway.chat(model=model, **asked)).status_code == 200
+        weighed, named = gateway.rows()
+    assert (weighed["p_8b_fails"], weighed["p_70b_fails"]) == (weight.p_8b_fails, weight.p_70b_fails)
+    assert (named["score"], named["p_8b_fails"], named["p_70b_fails"]) == (None, None, None)
 
 
 @pytest.mark.parametrize("stream", [True, False])

@@ -29,6 +29,7 @@ def intent(request_id: str = "r1", **changes: Any) -> Intent:
         "policy_version": "default@0123456789ab",
         "calibration_version": "c1",
         "reasons": ("score", "한국어 이유"),
+        "p_8b_fails": 0.25,
     }
     return Intent(**{**values, **changes})
 

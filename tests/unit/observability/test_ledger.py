@@ -41,6 +41,8 @@ async def test_a_request_becomes_one_row_with_every_value(ledger: Ledger, spool:
         "policy_version": "default@0123456789ab",
         "calibration_version": "c1",
         "reasons": ["score", "한국어 이유"],
+        "p_8b_fails": 0.25,
+        "p_70b_fails": None,
         "ended_ns": 1_767_225_601_000_000_000,
         "outcome": "ok",
         "status": 200,

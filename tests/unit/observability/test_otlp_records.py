@@ -52,7 +52,7 @@ def test_every_column_has_a_name_of_its_own(spool: Path) -> None:
 
 async def test_a_record_holds_every_column(spool: Path) -> None:
     ledger = Ledger.open(spool, clock=SystemClock(), chain_key=rows.CHAIN_KEY)
-    await ledger.intent(rows.intent())
+    await ledger.intent(rows.intent(p_70b_fails=0.125))
     ledger.attempt(rows.attempt(egress_id="e1", backend="main", model="m-1", worker_us=5))
     await ledger.record_egress(rows.egress())
     await ledger.completion(rows.completion(error_code="late", tpot_ms=2.5))

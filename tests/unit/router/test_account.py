@@ -67,7 +67,7 @@ class Rows:
 async def test_an_intent_whose_waiter_was_cancelled_is_waited_for_anew_by_the_next_road() -> None:
     anything: Any = Mock()
     ledger: Any = Rows()
-    weighed: Any = Mock(score=None, reasons=(), road="local-8b")
+    weighed: Any = Mock(score=None, reasons=(), road="local-8b", risks=(None, None))
     admitted: Any = Admitted("r", {}, 2, "auto", False, "t", "k", 0.0, 0)
     made = Account(admitted, ledger=ledger, clock=anything, on_done=anything)
     made.decided(weighed)
