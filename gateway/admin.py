@@ -14,6 +14,7 @@ from weighbridge.gateway.admin_egress import add_egress_record
 from weighbridge.gateway.admin_keys import add_keys
 from weighbridge.gateway.admin_masking import add_preview
 from weighbridge.gateway.admin_policies import add_policies
+from weighbridge.gateway.admin_preview import add_thresholds_preview
 from weighbridge.gateway.admin_schema import PolicyView, PoolView, ThresholdsHistoryView, ThresholdsView
 from weighbridge.gateway.admin_switch import add_switch
 from weighbridge.gateway.admin_usage import add_usage
@@ -51,6 +52,7 @@ def add_admin(api: FastAPI, parts: Parts, auth: Authenticator, access: Access) -
     add_keys(api, parts, auth)
     add_audit(api, parts, auth)
     add_usage(api, parts, auth)
+    add_thresholds_preview(api, parts, auth)
     policies = parts.policies
 
     @api.get(

@@ -47,6 +47,7 @@ RULES: Final[dict[tuple[str, str], Rule]] = {
     ("GET", "/admin/v1/pool"): Rule("viewer", "pool.read"),
     ("GET", "/admin/v1/usage"): Rule("viewer", "usage.read"),
     ("GET", "/admin/v1/savings"): Rule("viewer", "savings.read"),
+    ("POST", "/admin/v1/thresholds/preview"): Rule("viewer", "thresholds.preview"),
     ("GET", "/admin/v1/egress/switch"): Rule("viewer", "egress_switch.read"),
     ("GET", "/admin/v1/policies/proposals"): Rule("viewer", "policy.read"),
     ("GET", "/admin/v1/policies/proposals/{proposal}"): Rule("viewer", "policy.read"),

@@ -23,6 +23,7 @@ from weighbridge.gateway.cli_overlay import add_overlay
 from weighbridge.gateway.cli_prices import add_prices
 from weighbridge.gateway.cli_score import add_score
 from weighbridge.gateway.cli_usage import add_usage
+from weighbridge.gateway.cli_what_if import add_what_if
 
 # Nothing heavy is imported here: `--version`, `check` and `key new` answer at once, in an environment without vLLM.
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ def _parser() -> argparse.ArgumentParser:
     add_overlay(commands, _common)
     add_usage(commands, _common)
     add_prices(commands, _common)
+    add_what_if(commands, _common)
 
     key = commands.add_parser("key", help="make API and admin keys", allow_abbrev=False)
     new = key.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser).add_parser(

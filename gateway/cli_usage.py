@@ -187,7 +187,7 @@ def run_report(args: argparse.Namespace) -> int:
     from weighbridge.observability.usage_report import Days, read_usage
 
     days = Days(args.since, args.until)
-    report = _read(settings_of(args), lambda conn: read_usage(conn, args.by, days))
+    report = read_ledger(settings_of(args), lambda conn: read_usage(conn, args.by, days))
     if report is None:
         return CANNOT_TELL
     _print(usage_text(report, args.format))
@@ -203,7 +203,7 @@ def run_savings(args: argparse.Namespace) -> int:
 
     settings = settings_of(args)
     table = CostTable(_book(args, settings))
-    report = _read(settings, lambda conn: read_savings(conn, table, _window_of(args)))
+    report = read_ledger(settings, lambda conn: read_savings(conn, table, _window_of(args)))
     if report is None:
         return CANNOT_TELL
     _print(savings_text(report, args.format))
@@ -220,7 +220,7 @@ def run_export(args: argparse.Namespace) -> int:
             _print(line.decode())
         return True
 
-    return OK if _read(settings_of(args), write) else CANNOT_TELL
+    return OK if read_ledger(settings_of(args), write) else CANNOT_TELL
 
 
 def run_reconcile(args: argparse.Namespace) -> int:
@@ -249,7 +249,7 @@ def run_reconcile(args: argparse.Namespace) -> int:
         return CANNOT_TELL
     currency = bill.currency or args.currency or book.document.currency
     table = CostTable(in_currency(book, currency))
-    lines = _read(settings, lambda conn: compare(conn, table, bill))
+    lines = read_ledger(settings, lambda conn: compare(conn, table, bill))
     if lines is None:
         return CANNOT_TELL
     usual = Decimal("0.01") if currency == "USD" else Decimal(1)
@@ -272,7 +272,7 @@ def _book(args: argparse.Namespace, settings: Settings) -> PriceBook:
     return load_prices(Path(args.prices) if args.prices is not None else prices_path(settings.prices))
 
 
-def _read(settings: Settings, work: Callable[[sqlite3.Connection], T]) -> T | None:
+def read_ledger(settings: Settings, work: Callable[[sqlite3.Connection], T]) -> T | None:
     """What `work` makes of the ledger; None, and a word to the operator, where it cannot be read."""
     import sqlite3
     from contextlib import closing

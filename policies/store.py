@@ -217,6 +217,21 @@ class PolicyStore:
         except NotAPolicy as exc:
             raise _conflict(exc, checked) from None
 
+    def trial(self, patch: Mapping[str, Any]) -> Policy:
+        """The policy as it would be with the thresholds of `patch`, checked like a change of them. Nothing changes.
+
+        Raises:
+            ApiError: 400 as `patch_thresholds`.
+        """
+        checked = parse_patch(patch)
+        state = self._in_force
+        try:
+            document = state.overlay.patched(checked).over(state.base, self.deployment)
+            keep_shut(state.policy.egress, document, self.deployment)
+        except NotAPolicy as exc:
+            raise _conflict(exc, checked) from None
+        return compile_policy(document)
+
     @property
     def standing(self) -> Standing:
         """What is in force, in its parts."""

@@ -61,7 +61,7 @@ def test_every_admin_route_is_in_the_table_and_nothing_else_is(tmp_path: Path) -
 
 def test_what_changes_something_takes_an_operator_at_least() -> None:
     for (method, path), rule in RULES.items():
-        if method != "GET" and path != "/admin/v1/masking/preview":
+        if method != "GET" and not path.endswith("/preview"):
             assert may(rule.least, "operator"), path
         if "keys" in path:
             assert rule.least == ("auditor" if method == "GET" else "admin"), path
