@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from weighbridge.config.exact import instant_text
+from weighbridge.config.roads import COMMERCIAL
 from weighbridge.gateway.cli_usage_text import csv_text, json_text, table_text
 from weighbridge.observability.money import decimal_text, exact, shown, told
 from weighbridge.observability.savings_report import Gaps, SavingsReport
@@ -131,7 +132,7 @@ def _lines(report: SavingsReport) -> str:
             "local work",
             "in vain",
             "unanswered",
-            "saved",
+            "saved before idle",
         )
     ]
     rows += [
@@ -163,7 +164,7 @@ def _sum(report: SavingsReport) -> str:
         ("idle local capacity", shown(-sums.idle_nano, currency)),
         ("saved", shown(sums.saved_nano, currency)),
     ]
-    text = table_text(rows, left=1)
+    text = table_text(rows, left=1) + _whose(report)
     if sums.counterfactual_unpriced_nano:
         apart = shown(sums.counterfactual_unpriced_nano, currency)
         text += (
@@ -174,6 +175,24 @@ def _sum(report: SavingsReport) -> str:
         known = " for the answers whose cost is known" if sums.counterfactual_unpriced_nano else ""
         text += f"Nothing was saved: this cost {more} more than {report.compared_with} would have{known}.\n"
     return text
+
+
+def _whose(report: SavingsReport) -> str:
+    """Of what was saved how much is the local tiers' doing, and how much that of a commercial model cheaper than the
+    named one; the share of the whole."""
+    sums, currency = report.totals, report.currency
+    outward = sum(line.saved_nano for line in report.lines if line.road == COMMERCIAL)
+    parts = []
+    if sums.counterfactual_nano > 0:
+        share = Fraction(sums.saved_nano, sums.counterfactual_nano) * 100
+        parts.append(f"{decimal_text(share, 1)} % of what {report.compared_with} would have cost")
+    if outward:
+        local = shown(sums.saved_nano - outward, currency)
+        parts.append(
+            f"{local} of it by the local tiers with their idle time, {shown(outward, currency)} by the commercial road "
+            "alone"
+        )
+    return f"That is {'; '.join(parts)}.\n" if parts else ""
 
 
 def _tiers(report: SavingsReport) -> str:
@@ -188,8 +207,8 @@ def _tiers(report: SavingsReport) -> str:
         "idle",
         "beyond",
         "busy",
-        "1M tokens",
-        "1M made",
+        "cost of 1M tokens",
+        "of 1M made",
     )
     rows: list[tuple[str, ...]] = [head]
     for tier in report.tiers:
@@ -214,7 +233,7 @@ def _tiers(report: SavingsReport) -> str:
 def _days(report: SavingsReport) -> str:
     if not report.days:
         return ""
-    rows = [("day", "tier", "worker hours", "busy", "tokens", "capacity", "1M tokens")]
+    rows = [("day", "tier", "worker hours", "busy", "tokens", "capacity", "cost of 1M tokens")]
     rows += [
         (
             day.day,

@@ -158,6 +158,10 @@ def test_savings_add_up_in_every_form(state: Path, capsys: pytest.CaptureFixture
     assert "Savings against gpt-4o, 2026-01-01 up to 2026-01-01T01:00:00Z (UTC), in USD" in text
     assert "assumed: a local token is 0.75 tokens of gpt-4o" in text
     assert "Break-even: " in text
+    whole = json.loads(told(state, capsys, "savings", "--format", "json"))
+    saved, at = (float(whole["totals"][name]) for name in ("saved", "counterfactual"))
+    assert f"That is {100 * saved / at:.1f} % of what gpt-4o would have cost" in text
+    assert "of it by the local tiers with their idle time" in text and "by the commercial road alone" in text
 
 
 def test_a_loss_is_said(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
