@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.redis_server import RedisServer, redis_server
+from tests.support.redis_server import RedisServer, free_port, redis_server
 from tests.support.replicas import PLACE, Replica, Watch, replica, terms
 from tests.support.waiting import until
 from weighbridge.pool.slot_lock import NoFreeSlot, Priority, QueueLockTimeout
@@ -398,7 +398,9 @@ async def test_the_rights_that_the_docs_name_are_enough(tmp_path: Path) -> None:
 
 
 async def test_a_cluster_would_keep_the_keys_together(tmp_path: Path) -> None:
-    with redis_server(tmp_path, "--cluster-enabled", "yes") as node:
+    # The port of the nodes' own talk would be 10,000 above the other, which not every free port has room for.
+    bus = str(free_port())
+    with redis_server(tmp_path, "--cluster-enabled", "yes", "--cluster-port", bus) as node:
         with node.client() as client:
             client.execute_command("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
             await until(lambda: "cluster_state:ok" in str(client.execute_command("CLUSTER", "INFO")), 20)

@@ -65,7 +65,7 @@ async def test_every_route_that_changes_something_leaves_its_row(here: World, tm
     assert {(row["role"], row["outcome"]) for row in rows} == {("admin", "done")}
     assert all(row["before"] != row["after"] for row in rows)
     changing = {rule.action for (method, _), rule in RULES.items() if method != "GET"}
-    assert changing - set(done) == {"masking.preview"}
+    assert changing - set(done) == {"masking.preview", "thresholds.preview"}
     threshold = rows[0]
     assert (threshold["before"]["bounds"]["local_8b"], threshold["after"]["bounds"]["local_8b"]) == (
         0.45,
