@@ -269,6 +269,7 @@ class Account:
 
     def _intent_row(self) -> Intent:
         request, weighed = self.request, self.weighed
+        p_8b_fails, p_70b_fails = weighed.risks if weighed else (None, None)
         return Intent(
             request_id=request.request_id,
             admitted_ns=request.admitted_ns,
@@ -282,6 +283,6 @@ class Account:
             policy_version=weighed.policy.version if weighed else "",
             calibration_version=weighed.calibration_version if weighed else "",
             reasons=weighed.reasons if weighed else (),
-            p_8b_fails=weighed.risks[0] if weighed else None,
-            p_70b_fails=weighed.risks[1] if weighed else None,
+            p_8b_fails=p_8b_fails,
+            p_70b_fails=p_70b_fails,
         )

@@ -22,7 +22,8 @@ import yaml
 
 from tests.support import ledger_rows as rows
 from tests.support.load import Promised, caller
-from tests.support.otlp_receiver import OK, Mode, Receiver, free_port, receiving
+from tests.support.otlp_receiver import OK, Mode, Receiver, receiving
+from tests.support.ports import free_port
 from tests.support.process import REPOSITORY, GatewayProcess
 from tests.support.recorder import recording
 from tests.support.running import policy_file, running_gateway

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.redis_server import RedisServer, free_port, redis_server
+from tests.support.ports import free_port
+from tests.support.redis_server import RedisServer, redis_server
 from tests.support.replicas import PLACE, Replica, Watch, replica, terms
 from tests.support.waiting import until
 from weighbridge.pool.slot_lock import NoFreeSlot, Priority, QueueLockTimeout

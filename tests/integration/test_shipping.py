@@ -11,7 +11,8 @@ import httpx
 import pytest
 
 from tests.support import ledger_rows
-from tests.support.otlp_receiver import Mode, Receiver, attributes, free_port, receiving
+from tests.support.otlp_receiver import Mode, Receiver, attributes, receiving
+from tests.support.ports import free_port
 from tests.support.recorder import recording
 from tests.support.running import Running, policy_file, running_gateway
 from tests.support.waiting import until

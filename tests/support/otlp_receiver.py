@@ -295,9 +295,3 @@ def receiving(port: int = 0) -> Iterator[Receiver]:
         yield receiver
     finally:
         receiver.close()
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])

@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from tests.support.otlp_receiver import Mode, free_port, receiving
+from tests.support.otlp_receiver import Mode, receiving
+from tests.support.ports import free_port
 from tests.support.shipping import settings
 from tests.unit.gateway.tls import CERTIFICATE, KEY
 from weighbridge.config.errors import ConfigError

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from tests.support import ledger_rows as rows
-from tests.support.otlp_receiver import OK, Mode, Receiver, free_port, id_of, receiving
+from tests.support.otlp_receiver import OK, Mode, Receiver, id_of, receiving
+from tests.support.ports import free_port
 from tests.support.shipping import make_shipper, shipping
 from weighbridge.config.clock import SystemClock
 from weighbridge.observability import shipper as shipper_module

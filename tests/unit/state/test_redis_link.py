@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from tests.support.redis_server import RedisServer, free_port, redis_server
+from tests.support.ports import free_port
+from tests.support.redis_server import RedisServer, redis_server
 from tests.support.waiting import until
 from tests.support.wire import wire
 from tests.unit.gateway.tls import CERTIFICATE, KEY
